@@ -1,0 +1,44 @@
+// What the program tells a person: warnings and notes on stderr, and a progress bar.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace athanor::log {
+
+/// One line on stderr ("warning: …"); a progress bar on the terminal is cleared first and drawn again.
+void warning(std::string_view message);
+void note(std::string_view message);
+/// True when the comma-separated ATHANOR_VERBOSE names `topic` (e.g. "kernels").
+bool verbose(std::string_view topic);
+
+/// Progress on stderr: a bar on a terminal (redrawn at most ten times a second), a line a minute otherwise.
+class Progress {
+ public:
+  /// `total` units of `unit`; 0 when unknown.
+  Progress(std::string label, std::string unit, int64_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// `done` units are done; `detail` goes behind the bar ("loss 3.21 · 9,120 tok/s · 41 % of ceiling").
+  void update(int64_t done, std::string_view detail = {});
+  void finish();
+
+ private:
+  void draw(bool last);
+  std::string label_;
+  std::string unit_;
+  int64_t total_;
+  int64_t done_ = 0;
+  std::string detail_;
+  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point drawn_;
+  bool finished_ = false;
+};
+
+/// "1m 05s" for a person.
+std::string duration_text(double seconds);
+
+}  // namespace athanor::log

@@ -1,0 +1,59 @@
+#include "base/tensor.h"
+
+namespace athanor {
+
+Tensor::Tensor(void* data, DType dtype, std::initializer_list<int64_t> shape)
+    : data_(static_cast<std::byte*>(data)), dtype_(dtype), rank_(static_cast<int>(shape.size())) {
+  require(rank_ >= 1 && rank_ <= 4, "a tensor has one to four dimensions");
+  int i = 0;
+  for (const int64_t n : shape) shape_[i++] = n;
+  row_stride_ = cols();
+}
+
+int64_t Tensor::rows() const {
+  if (rank_ == 0) return 0;
+  int64_t n = 1;
+  for (int i = 0; i + 1 < rank_; ++i) n *= shape_[i];
+  return n;
+}
+
+Tensor Tensor::slice_rows(int64_t begin, int64_t count) const {
+  require(begin >= 0 && count >= 0 && begin + count <= rows(), "row slice outside the tensor");
+  Tensor t(data_ + static_cast<size_t>(begin * row_stride_) * size_of(dtype_), dtype_,
+           {count, cols()});
+  t.row_stride_ = row_stride_;
+  return t;
+}
+
+Tensor Tensor::columns(int64_t begin, int64_t count) const {
+  require(begin >= 0 && count >= 0 && begin + count <= cols(), "column slice outside the tensor");
+  Tensor t(data_ + static_cast<size_t>(begin) * size_of(dtype_), dtype_, {rows(), count});
+  t.row_stride_ = row_stride_;
+  return t;
+}
+
+Tensor Tensor::reshaped(std::initializer_list<int64_t> shape) const {
+  Tensor t(data_, dtype_, shape);
+  require(contiguous() && t.numel() == numel(), "reshape needs a contiguous tensor of equal size");
+  return t;
+}
+
+Tensor Tensor::at(int64_t i) const {
+  require(contiguous() && rank_ >= 2 && i >= 0 && i < shape_[0], "index outside the tensor");
+  Tensor t;
+  t.dtype_ = dtype_;
+  t.rank_ = rank_ - 1;
+  for (int d = 1; d < rank_; ++d) t.shape_[d - 1] = shape_[d];
+  t.row_stride_ = t.cols();
+  t.data_ = data_ + static_cast<size_t>(i * t.numel()) * size_of(dtype_);
+  return t;
+}
+
+std::string Tensor::describe() const {
+  std::string s(name_of(dtype_));
+  s += '[';
+  for (int i = 0; i < rank_; ++i) s += (i ? ", " : "") + std::to_string(shape_[i]);
+  return s + ']';
+}
+
+}  // namespace athanor
