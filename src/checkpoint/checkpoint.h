@@ -1,0 +1,140 @@
+// Checkpoints of a run: directories `step-%08d` that are complete and verifiable, or nothing
+// (DESIGN §2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+#include "base/tensor.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_directory.h"
+#include "model/parameters.h"
+
+namespace athanor::checkpoint {
+
+/// Elements [begin, begin + data.numel()) of a flattened global tensor, to be saved under its
+/// Hugging Face name (weights, balancing biases) or `optimizer.<kind>.<name>`. A rank gives at most
+/// one slice of a tensor.
+struct TensorSlice {
+  std::string name;
+  std::vector<int64_t> global_shape;
+  int64_t begin = 0;
+  Tensor data;  ///< contiguous; its dtype is the stored one, so that a resume is by bit
+};
+
+/// What a checkpoint says beside its tensors; see Manifest for the fields. The three JSON texts may
+/// be empty (null).
+struct CheckpointInfo {
+  int64_t step = 0;
+  std::string config;
+  std::string data_cursor;
+  std::string random_state;
+  std::string state;
+};
+
+/// What one rank wrote, as text that may be gathered from rank to rank.
+using RankRecord = std::string;
+
+/// A save in progress under `folder`/step-%08d.tmp. Until commit() returns, no checkpoint of that
+/// step is seen (an older one of the same step stays); destroyed before that, it removes what it
+/// wrote. A full disk is kResources.
+class CheckpointWriter {
+ public:
+  /// Makes the temporary directory, removing one that a crash left.
+  CheckpointWriter(fs::path folder, int64_t step);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Writes rank-%05d.safetensors durably.
+  RankRecord write_rank(int rank, std::span<const TensorSlice> slices);
+  /// Writes config.json of the model, the side files, then the manifest, and renames. `records` are
+  /// those of ranks 0…n−1. Returns the checkpoint's path.
+  fs::path commit(const CheckpointInfo& info, const model::ModelConfig& config,
+                  std::span<const RankRecord> records, std::span<const SideFile> side_files);
+
+ private:
+  fs::path folder_;
+  int64_t step_;
+  fs::path temporary_;
+  bool committed_ = false;
+};
+
+/// Saves a world of one rank.
+fs::path save_checkpoint(const fs::path& folder, const CheckpointInfo& info,
+                         const model::ModelConfig& config, std::span<const TensorSlice> slices,
+                         std::span<const SideFile> side_files);
+
+/// The slices of a model's weights and balancing biases.
+std::vector<TensorSlice> slices_of(const model::Parameters& parameters);
+
+/// A checkpoint open for reading. Errors are kData and name file and tensor.
+class Checkpoint {
+ public:
+  /// Reads and verifies the manifest; every listed file must be there with its size.
+  static Checkpoint open(const fs::path& directory);
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+  ~Checkpoint();
+
+  const fs::path& path() const;
+  const Manifest& manifest() const;
+  int64_t step() const { return manifest().step; }
+  /// The model's geometry (config.json, verified).
+  model::ModelConfig config() const;
+  /// The tokenizer's files, verified: every side file but config.json.
+  std::vector<SideFile> side_files() const;
+
+  /// Proves every byte of every file, and that nothing foreign lies beside them.
+  void verify() const;
+
+  /// Reads elements [begin, begin + into.numel()) of a flattened tensor into `into` (contiguous, of
+  /// the stored dtype, or f64 for a stored f32). The checksum of every slice touched is verified,
+  /// once per open checkpoint.
+  void read(std::string_view name, int64_t begin, const Tensor& into) const;
+  /// All weights and balancing biases; raises the parameters' version. kData when a tensor is
+  /// missing or of another shape.
+  void load(model::Parameters& parameters) const;
+
+ private:
+  Checkpoint();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct DamagedCheckpoint {
+  fs::path path;
+  std::string reason;
+};
+struct LatestCheckpoint {
+  std::optional<Checkpoint> checkpoint;    ///< the newest that verifies; none when there is none
+  std::vector<DamagedCheckpoint> damaged;  ///< newer ones that do not, newest first
+};
+/// Looks through `folder` (a run's checkpoints/), newest step first, and verifies every byte of
+/// what it returns.
+LatestCheckpoint latest_valid(const fs::path& folder);
+
+/// Removes temporaries that a crash left and all checkpoints but the newest `keep` (at least 1)
+/// complete ones. Returns the steps removed.
+std::vector<int64_t> prune(const fs::path& folder, int keep);
+
+/// "step-00000012".
+std::string checkpoint_name(int64_t step);
+/// True for a directory that holds a manifest.
+bool is_checkpoint(const fs::path& path);
+
+/// `checkpoint export`: a model directory of this checkpoint, the tokenizer's files included.
+void export_checkpoint(const Checkpoint& checkpoint, const fs::path& directory,
+                       const ExportOptions& options);
+
+/// `checkpoint inspect --json`: one object (step, ranks, parameters, tensors with shapes and
+/// slices, files, state).
+std::string inspect_json(const Manifest& manifest);
+
+}  // namespace athanor::checkpoint
