@@ -1,0 +1,155 @@
+// athanor VERB …: parses the command line, runs one verb, and turns every failure into one line on
+// stderr and an exit code of DESIGN §2.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/spelling.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "cli/version.h"
+
+namespace athanor::cli {
+namespace {
+
+/// One line on stderr, whatever line breaks the message has.
+int fail(ExitCode code, std::string message) {
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  message = "athanor: " + message + "\n";
+  std::fputs(message.c_str(), stderr);
+  return static_cast<int>(code);
+}
+
+/// A standard stream that is closed would lend its number to the next file opened, and what the
+/// program prints would land in that file. Reading the null device takes the number and keeps
+/// writes failing.
+void occupy_standard_streams() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
+      if (::open("/dev/null", O_RDONLY) < 0) std::abort();
+    }
+  }
+}
+
+/// Ends the process as an unhandled SIGPIPE does: quiet, and no success to whoever waits.
+[[noreturn]] void die_of_closed_pipe() {
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
+  std::_Exit(128 + SIGPIPE);
+}
+
+std::vector<std::string> names_of_verbs(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(verb->get_name());
+  }
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// Finds the verb that the arguments name. Refuses a missing or unknown one by name: CLI11 would
+/// only say that a subcommand is required.
+const CLI::App& find_verb(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* at = &app;
+  std::string path = "athanor";
+  for (const std::string& argument : arguments) {
+    const std::vector<std::string> names = names_of_verbs(*at);
+    if (names.empty() || argument.starts_with("-")) return *at;
+    const CLI::App* next = at->get_subcommand_no_throw(argument);
+    if (next == nullptr) {
+      throw usage_error("unknown verb '" + argument + "'" + suggestion(argument, names) + " (" +
+                        path + " has: " + joined(names) + ")");
+    }
+    at = next;
+    path += " " + argument;
+  }
+  if (const auto names = names_of_verbs(*at); !names.empty()) {
+    throw usage_error("a verb is missing: " + path + " has: " + joined(names));
+  }
+  return *at;
+}
+
+/// CLI11's message, which option was probably meant, and where help is.
+std::string parse_failure(const CLI::ParseError& error, const CLI::App& verb,
+                          const std::vector<std::string>& arguments) {
+  std::string message = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : verb.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    for (const std::string& argument : arguments) {
+      const std::string word = argument.substr(0, argument.find('='));
+      if (!word.starts_with("--") || word == "--") continue;
+      if (std::find(names.begin(), names.end(), word) == names.end()) {
+        message = "unknown option " + word + suggestion(word, names);
+        break;
+      }
+    }
+  }
+  std::string path;
+  for (const CLI::App* at = &verb; at != nullptr; at = at->get_parent()) {
+    path = at->get_name() + (path.empty() ? "" : " " + path);
+  }
+  return message + " (see: " + path + " --help)";
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Trains, evaluates and serves mixture-of-experts language models of the ZAYA1 family.",
+      "athanor");
+  app.set_version_flag("--version", version_text, "Print version, commit and kernels");
+  app.require_subcommand(1);
+  app.footer("athanor VERB --help tells more about a verb.");
+
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const CLI::App& verb = find_verb(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print(verb.help());
+  } catch (const CLI::CallForVersion&) {
+    print(version_text() + "\n");
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(parse_failure(error, verb, arguments));
+  }
+  flush_output();
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
+}  // namespace athanor::cli
+
+int main(int argc, char** argv) {
+  using athanor::ExitCode;
+  athanor::cli::occupy_standard_streams();
+  std::signal(SIGPIPE,
+              SIG_IGN);  // a pipe that closes is an error of write(2), seen where it happens
+  try {
+    return athanor::cli::run(argc, argv);
+  } catch (const athanor::Error& error) {
+    return athanor::cli::fail(error.code(), error.what());
+  } catch (const athanor::cli::OutputClosed&) {
+    athanor::cli::die_of_closed_pipe();
+  } catch (const std::bad_alloc&) {
+    return athanor::cli::fail(ExitCode::kResources, "out of memory");
+  } catch (const std::exception& error) {
+    return athanor::cli::fail(ExitCode::kBug, std::string("a bug of ours: ") + error.what());
+  }
+}
