@@ -1,0 +1,90 @@
+// Tokenizers: text to ids and back. Raw bytes, and SentencePiece through its library.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "base/threads.h"
+
+namespace athanor::data {
+
+enum class TokenizerKind : uint8_t { kBytes, kUnigram, kBpe };
+/// "bytes", "unigram" or "bpe": the words of configs, shards and `--json` outputs.
+const char* name_of(TokenizerKind kind);
+
+/// The ids with a meaning of their own; −1 where a tokenizer has none.
+struct SpecialIds {
+  int32_t unk = -1;
+  int32_t bos = -1;
+  int32_t eos = -1;
+  int32_t pad = -1;
+};
+
+/// Turns ids into text one by one and never cuts a UTF-8 character: what push() returns is whole
+/// characters, and push()… + finish() together are what Tokenizer::decode gives for the same ids.
+class StreamDecoder {
+ public:
+  virtual ~StreamDecoder() = default;
+  virtual std::string push(int32_t id) = 0;
+  /// The rest; bytes that make no character become U+FFFD. Afterwards the decoder is as new.
+  virtual std::string finish() = 0;
+};
+
+/// A loaded tokenizer. Immutable: all functions may be called from many threads at once.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual TokenizerKind kind() const = 0;
+  virtual int32_t vocab_size() const = 0;
+  virtual SpecialIds special() const = 0;
+  /// 32 hex digits: the checksum of the tokenizer's canonical file. Equal identities encode alike.
+  virtual const std::string& identity() const = 0;
+  /// The spelling of an id ("▁the", "<0x0A>", "</s>"), for `tokenizer inspect`; usage_error outside
+  /// the vocabulary.
+  virtual std::string piece(int32_t id) const = 0;
+
+  /// The ids of `text` without special ones. decode() of them is `text` again, save that
+  /// SentencePiece cannot tell U+2581 "▁" from a space. The length is not limited; memory is linear
+  /// in it, time nearly so. Throws data_error with the byte offset where `text` is not UTF-8.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  /// [bos] + encode(text) + [eos], each where the tokenizer has it.
+  std::vector<int32_t> encode_with_special(std::string_view text) const;
+
+  /// The text of `ids`, always UTF-8: bytes that make no character become U+FFFD each. Special ids
+  /// are skipped, or spelled ("</s>") by the byte tokenizer when `skip_special` is false;
+  /// SentencePiece itself never spells its control pieces. An id outside the vocabulary gives
+  /// nothing (models pad their vocabulary).
+  std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
+  virtual std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special = true) const = 0;
+
+  /// The tokenizer's files in a model directory (name, content): for `AutoTokenizer` of Hugging
+  /// Face transformers `tokenizer.json` and `tokenizer_config.json`, and for SentencePiece also
+  /// `tokenizer.model`. A pure function of the tokenizer. data_error when a SentencePiece model
+  /// uses what a tokenizer.json cannot say (a normalizer, …); then only `tokenizer.model` can be
+  /// kept: see tokenizer_export.h.
+  virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
+};
+
+/// Ids 0–255 are the bytes of UTF-8, 256 is <s> and 257 </s>.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+
+/// Loads by content, whatever the name: a SentencePiece model file, our byte `tokenizer.json`, or a
+/// folder (a model, a checkpoint, a pack, …) that holds `tokenizer.model` or `tokenizer.json`.
+/// data_error when it is missing, damaged or of a kind that is not known.
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path);
+/// True when `folder` holds a file by which load_tokenizer would go.
+bool holds_tokenizer(const fs::path& folder);
+
+/// encode() of each text, spread over `threads`; the result does not depend on their number.
+std::vector<std::vector<int32_t>> encode_all(const Tokenizer& tokenizer,
+                                             std::span<const std::string> texts,
+                                             const Threads& threads);
+
+}  // namespace athanor::data
