@@ -49,11 +49,13 @@ void occupy_standard_streams() {
   std::_Exit(128 + SIGPIPE);
 }
 
+std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(verb->get_name());
-  }
+  for (const CLI::App* verb : verbs_of(app)) names.push_back(verb->get_name());
   return names;
 }
 
@@ -71,12 +73,13 @@ const CLI::App& find_verb(const CLI::App& app, const std::vector<std::string>& a
   for (const std::string& argument : arguments) {
     const std::vector<std::string> names = names_of_verbs(*at);
     if (names.empty() || argument.starts_with("-")) return *at;
-    const CLI::App* next = at->get_subcommand_no_throw(argument);
-    if (next == nullptr) {
+    const std::vector<const CLI::App*> verbs = verbs_of(*at);
+    const auto found = std::find(names.begin(), names.end(), argument);
+    if (found == names.end()) {
       throw usage_error("unknown verb '" + argument + "'" + suggestion(argument, names) + " (" +
                         path + " has: " + joined(names) + ")");
     }
-    at = next;
+    at = verbs[static_cast<size_t>(found - names.begin())];
     path += " " + argument;
   }
   if (const auto names = names_of_verbs(*at); !names.empty()) {
