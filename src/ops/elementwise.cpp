@@ -1,0 +1,80 @@
+#include "ops/elementwise.h"
+
+#include <bit>
+
+#include "ops/checks.h"
+#include "ops/cpu/reference/elementwise.h"
+
+namespace athanor::ops {
+namespace {
+
+bool is_float(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16;
+}
+
+DType real_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+/// The sum of `values`, whose tree has `width` leaves, a power of two; leaves past the end are
+/// absent.
+double tree_sum_of(std::span<const double> values, size_t width) {
+  if (width == 1) return values[0];
+  const size_t half = width / 2;
+  if (values.size() <= half) return tree_sum_of(values, half);
+  return tree_sum_of(values.first(half), half) + tree_sum_of(values.subspan(half), half);
+}
+
+}  // namespace
+
+void convert(Context& ctx, const Tensor& from, const Tensor& to) {
+  const Checks check("convert", real_of(to.dtype()));
+  check.that(!from.empty() && !to.empty() && from.rows() == to.rows() && from.cols() == to.cols(),
+             "from and to must have equal rows and columns");
+  check.that(is_float(from.dtype()) && is_float(to.dtype()), "F64, F32 and BF16 alone convert");
+  if (ctx.planning()) return;
+  reference::convert(from, to);
+}
+
+void fill(Context& ctx, const Tensor& t, double value) {
+  const Checks check("fill", real_of(t.dtype()));
+  check.real_or_act("t", t, t.rows(), t.cols());
+  if (ctx.planning()) return;
+  reference::fill(t, value);
+}
+
+void add(Context& ctx, const Tensor& from, const Tensor& to) {
+  const Checks check("add", to);
+  check.real("to", to, to.rows(), to.cols());
+  check.real_or_act("from", from, to.rows(), to.cols());
+  if (ctx.planning()) return;
+  reference::add(from, to);
+}
+
+void scale(Context& ctx, const Tensor& t, double factor) {
+  const Checks check("scale", t);
+  check.real_vector("t", t, t.numel());
+  if (ctx.planning()) return;
+  reference::scale(t, factor);
+}
+
+void accumulate_column_sums(Context& ctx, const Tensor& dy, const Tensor& db) {
+  const Checks check("accumulate_column_sums", db);
+  check.real_vector("db", db, dy.cols());
+  check.real_or_act("dy", dy, dy.rows(), db.numel());
+  if (ctx.planning()) return;
+  reference::accumulate_column_sums(dy, db);
+}
+
+void block_squares(Context& ctx, const Tensor& x, std::span<double> sums) {
+  const Checks check("block_squares", x);
+  check.real_vector("x", x, x.numel());
+  check.that(static_cast<int64_t>(sums.size()) == (x.numel() + kNormBlock - 1) / kNormBlock,
+             "one sum for each block of kNormBlock elements");
+  if (ctx.planning()) return;
+  reference::block_squares(x, kNormBlock, sums);
+}
+
+double tree_sum(std::span<const double> values) {
+  return values.empty() ? 0.0 : tree_sum_of(values, std::bit_ceil(values.size()));
+}
+
+}  // namespace athanor::ops

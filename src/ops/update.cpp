@@ -1,0 +1,37 @@
+#include "ops/update.h"
+
+#include "ops/checks.h"
+#include "ops/cpu/reference/update.h"
+
+namespace athanor::ops {
+
+void adamw(Context& ctx, const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v,
+           const AdamWOptions& options) {
+  const Checks check("adamw", p);
+  for (const auto& [name, t] : {std::pair{"p", p}, {"g", g}, {"m", m}, {"v", v}}) {
+    check.real_vector(name, t, p.numel());
+  }
+  check.that(options.step >= 1, "steps count from 1");
+  if (ctx.planning()) return;
+  reference::adamw(p, g, m, v, options);
+}
+
+void muon_momentum(Context& ctx, const Tensor& g, double mu, double gradient_scale,
+                   const Tensor& momentum, const Tensor& nesterov) {
+  const Checks check("muon_momentum", g);
+  check.real_vector("g", g, g.numel());
+  check.real_vector("momentum", momentum, g.numel());
+  check.real_vector("nesterov", nesterov, g.numel());
+  if (ctx.planning()) return;
+  reference::muon_momentum(g, mu, gradient_scale, momentum, nesterov);
+}
+
+void muon_apply(Context& ctx, const Tensor& p, const Tensor& o, double decay, double step) {
+  const Checks check("muon_apply", p);
+  check.real_vector("p", p, p.numel());
+  check.real_vector("o", o, p.numel());
+  if (ctx.planning()) return;
+  reference::muon_apply(p, o, decay, step);
+}
+
+}  // namespace athanor::ops
