@@ -1,0 +1,108 @@
+#include "infer/session.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+namespace athanor::infer {
+namespace {
+
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
+/// add_bos_token of a folder's tokenizer_config.json; false where either is absent.
+bool adds_bos(const fs::path& directory) {
+  const fs::path path = directory / kTokenizerConfig;
+  if (!fs::exists(path)) return false;
+  const auto config = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (!config.is_object()) throw data_error(path.string() + " is not a JSON object");
+  const auto flag = config.find("add_bos_token");
+  if (flag == config.end() || flag->is_null()) return false;
+  if (!flag->is_boolean()) {
+    throw data_error(path.string() + ": add_bos_token is neither true nor false");
+  }
+  return flag->get<bool>();
+}
+
+}  // namespace
+
+const data::Tokenizer& ModelFiles::require_tokenizer() const {
+  if (tokenizer == nullptr) {
+    throw usage_error(opened.directory.string() +
+                      " holds no tokenizer, so text cannot be read or written; give token ids "
+                      "(generate --ids), or add its tokenizer.json");
+  }
+  return *tokenizer;
+}
+
+ModelFiles open_model_files(const fs::path& model) {
+  ModelFiles files{checkpoint::open_model(model), nullptr, -1};
+  for (const std::string& warning : files.opened.warnings) log::warning(warning);
+  const fs::path& directory = files.opened.directory;
+  if (!data::holds_tokenizer(directory)) return files;
+  files.tokenizer = data::load_tokenizer(directory);
+  if (files.tokenizer->vocab_size() > files.config().vocab) {
+    throw data_error(fmt::format(
+        "{}: the tokenizer has {} tokens but the model's vocabulary only {}; they do not belong "
+        "together",
+        directory.string(), files.tokenizer->vocab_size(), files.config().vocab));
+  }
+  if (adds_bos(directory)) {
+    files.bos = files.tokenizer->special().bos;
+    if (files.bos < 0) {
+      throw data_error((directory / kTokenizerConfig).string() +
+                       ": add_bos_token is true but the tokenizer has no BOS token");
+    }
+  }
+  return files;
+}
+
+ops::Precision parse_precision(std::string_view text) {
+  for (const ops::Precision precision : {ops::Precision::kBf16, ops::Precision::kFp32}) {
+    if (text == ops::name_of(precision)) return precision;
+  }
+  throw usage_error(fmt::format("precision '{}' is neither bf16 nor fp32", text));
+}
+
+Session::Session(const ModelFiles& files, ops::Precision precision, int64_t longest_sequence,
+                 const Work& work) {
+  const model::ModelConfig& config = files.config();
+  const model::ModelOptions options{
+      .training = false, .recompute = {}, .rope_positions = longest_sequence};
+  const Threads threads;
+
+  Arena values("parameters");
+  Arena weights("packed weights");
+  Arena activations("activations");
+  Arena scratch("scratch");
+  model::Parameters planned(config, precision, values);
+  model::Model planned_model(planned, weights, options);
+  ops::Context planning(threads, scratch);
+  planned_model.refresh(planning);
+  work(planning, planned_model, activations);
+  require_memory("this model",
+                 values.peak() + weights.peak() + activations.peak() + scratch.peak());
+
+  values_.reserve(values.peak());
+  weights_.reserve(weights.peak());
+  activations_.reserve(activations.peak());
+  scratch_.reserve(scratch.peak());
+  parameters_.emplace(config, precision, values_);
+  files.opened.load(*parameters_);
+  model_.emplace(*parameters_, weights_, options);
+  context_.emplace(threads, scratch_);
+  model_->refresh(*context_);
+}
+
+void Session::make_room(const Work& work) {
+  Arena activations("activations");
+  Arena scratch("scratch");
+  ops::Context planning(context_->threads(), scratch, context_->isa());
+  work(planning, *model_, activations);
+  if (activations.peak() > activations_.capacity()) activations_.reserve(activations.peak());
+  if (scratch.peak() > scratch_.capacity()) scratch_.reserve(scratch.peak());
+}
+
+}  // namespace athanor::infer
