@@ -68,22 +68,24 @@ build_jobs() {
   echo $((cores < by_memory ? cores : by_memory))
 }
 
-# build_preset NAME [target…]: configures and builds a preset of CMakePresets.json.
-build_preset() {
-  local preset=$1 launcher=""
-  shift
-  if command -v ccache >/dev/null; then
-    launcher=ccache
-    export CCACHE_BASEDIR=$repository CCACHE_NOHASHDIR=1
-  fi
-  local log=$repository/build/configure-$preset.log
+# Configures a preset of CMakePresets.json.
+configure_preset() {
+  local launcher="" log=$repository/build/configure-$1.log
+  if command -v ccache >/dev/null; then launcher=ccache; fi
   mkdir -p "$repository/build"
-  (cd "$repository" && cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher") >"$log" 2>&1 || {
+  (cd "$repository" && cmake --preset "$1" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher") >"$log" 2>&1 || {
     cat "$log" >&2
-    die "configuring the preset '$preset' failed"
+    die "configuring the preset '$1' failed"
   }
-  local targets=()
+}
+
+# build_preset NAME [target…]: configures and builds a preset.
+build_preset() {
+  local preset=$1 targets=()
+  shift
+  configure_preset "$preset"
   if (($# > 0)); then targets=(--target "$@"); fi
+  export CCACHE_BASEDIR=$repository CCACHE_NOHASHDIR=1
   (cd "$repository" && cmake --build --preset "$preset" -j "$(build_jobs)" "${targets[@]}") >&2 ||
     die "building the preset '$preset' failed"
 }

@@ -4,12 +4,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 
 namespace athanor {
 namespace {
 
 constexpr size_t kAlignment = 64;  // a cache line, and a whole AVX-512 vector or tile row
 constexpr uintptr_t kPlanningBase = 1 << 20;
+
+/// `bytes` in whole cache lines; sizes that no machine has are refused here, before a sum of them
+/// wraps.
+size_t aligned(size_t bytes, const std::string& arena) {
+  if (bytes > SIZE_MAX / 4) {
+    throw resource_error("reserve " + std::to_string(bytes) + " bytes for " + arena +
+                         ": more than an address space holds");
+  }
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace
 
@@ -22,20 +33,21 @@ Arena::~Arena() {
 void Arena::reserve(size_t bytes) {
   if (block_ != nullptr) munmap(block_, capacity_);
   block_ = nullptr;
-  capacity_ = std::max<size_t>((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
-  void* block = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  capacity_ = used_ = peak_ = 0;
+  const size_t wanted = std::max(aligned(bytes, name_), kAlignment);
+  void* block = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
-    throw system_error(errno, "reserve " + std::to_string(capacity_) + " bytes for", name_,
+    throw system_error(errno, "reserve " + std::to_string(wanted) + " bytes for", name_,
                        ExitCode::kResources);
   }
-  madvise(block, capacity_, MADV_HUGEPAGE);  // advice: a refusal costs speed, never correctness
+  madvise(block, wanted, MADV_HUGEPAGE);  // advice: a refusal costs speed, never correctness
   block_ = static_cast<std::byte*>(block);
-  used_ = peak_ = 0;
+  capacity_ = wanted;
 }
 
 void* Arena::allocate(size_t bytes) {
   const size_t offset = used_;
-  used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  used_ = aligned(offset + aligned(bytes, name_), name_);
   peak_ = std::max(peak_, used_);
   if (block_ == nullptr) return reinterpret_cast<void*>(kPlanningBase + offset);
   if (used_ > capacity_) {
@@ -49,7 +61,11 @@ Tensor Arena::tensor(DType dtype, std::initializer_list<int64_t> shape) {
   size_t bytes = size_of(dtype);
   for (const int64_t n : shape) {
     require(n >= 0, "negative tensor dimension");
-    bytes *= static_cast<size_t>(n);
+    if (__builtin_mul_overflow(bytes, static_cast<size_t>(n), &bytes)) bytes = SIZE_MAX;
+    if (n == 0) {
+      bytes = 0;
+      break;
+    }
   }
   return {allocate(bytes), dtype, shape};
 }

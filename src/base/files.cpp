@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -32,8 +33,19 @@ void write_all(int fd, const char* data, size_t bytes, const fs::path& path, Exi
   }
 }
 
-size_t regular_file_size(int fd, const fs::path& path, ExitCode otherwise) {
-  struct stat info {};
+bool is_regular(int fd) {
+  struct stat info{};
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/// fsync, where there is something to sync: pipes and devices answer EINVAL.
+void sync_checked(int fd, const char* action, const fs::path& path, ExitCode otherwise) {
+  if (fsync(fd) != 0 && errno != EINVAL)
+    throw system_error(errno, action, path.string(), otherwise);
+}
+
+size_t file_size(int fd, const fs::path& path, ExitCode otherwise) {
+  struct stat info{};
   if (fstat(fd, &info) != 0) throw system_error(errno, "read", path.string(), otherwise);
   if (S_ISDIR(info.st_mode)) throw system_error(EISDIR, "read", path.string(), otherwise);
   return static_cast<size_t>(info.st_size);
@@ -44,7 +56,8 @@ size_t regular_file_size(int fd, const fs::path& path, ExitCode otherwise) {
 FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)) {}
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   if (this != &other) {
     if (fd_ >= 0) ::close(fd_);
@@ -55,16 +68,19 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 
 std::string read_file(const fs::path& path, ExitCode otherwise) {
   const FileDescriptor file = open_checked(path, O_RDONLY, "read", otherwise);
-  std::string content(regular_file_size(file.get(), path, otherwise), '\0');
+  std::string content(file_size(file.get(), path, otherwise), '\0');
   size_t filled = 0;
-  while (true) {  // until end of file: pipes and growing files have no useful size
-    if (filled == content.size()) content.resize(std::max<size_t>(content.size() * 2, 65536));
-    const ssize_t n = ::read(file.get(), content.data() + filled, content.size() - filled);
+  std::array<char, 65536> beyond;  // until end of file: pipes and growing files have no useful size
+  while (true) {
+    const bool full = filled == content.size();
+    const ssize_t n = full ? ::read(file.get(), beyond.data(), beyond.size())
+                           : ::read(file.get(), content.data() + filled, content.size() - filled);
     if (n < 0) {
       if (errno == EINTR) continue;
       throw system_error(errno, "read", path.string(), otherwise);
     }
     if (n == 0) break;
+    if (full) content.append(beyond.data(), static_cast<size_t>(n));
     filled += static_cast<size_t>(n);
   }
   content.resize(filled);
@@ -73,7 +89,8 @@ std::string read_file(const fs::path& path, ExitCode otherwise) {
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
   const FileDescriptor file = open_checked(path, O_RDONLY, "read", ExitCode::kData);
-  size_ = regular_file_size(file.get(), path, ExitCode::kData);
+  size_ = file_size(file.get(), path, ExitCode::kData);
+  if (!is_regular(file.get())) throw data_error("read " + path.string() + ": not a regular file");
   if (size_ == 0) return;
   void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) throw system_error(errno, "map", path.string(), ExitCode::kData);
@@ -85,6 +102,14 @@ MappedFile::~MappedFile() {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content, ExitCode otherwise) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
+    FileWriter device(path,
+                      otherwise);  // renaming over /dev/stdout would replace the device by a file
+    device.write(content.data(), content.size());
+    device.close();
+    return;
+  }
   fs::path temporary = path;
   temporary += ".tmp" + std::to_string(getpid());
   {
@@ -92,12 +117,19 @@ void write_file_atomically(const fs::path& path, std::string_view content, ExitC
     writer.write(content.data(), content.size());
     writer.close();
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
+  try {
+    rename_file(temporary, path, otherwise);
+  } catch (...) {
     ::unlink(temporary.c_str());
-    throw system_error(error, "write", path.string(), otherwise);
+    throw;
   }
-  sync_directory(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+void rename_file(const fs::path& from, const fs::path& to, ExitCode otherwise) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    throw system_error(errno, "write", to.string(), otherwise);
+  }
+  sync_directory(to.parent_path());
 }
 
 FileWriter::FileWriter(fs::path path, ExitCode otherwise)
@@ -106,7 +138,7 @@ FileWriter::FileWriter(fs::path path, ExitCode otherwise)
       file_(open_checked(path_, O_WRONLY | O_CREAT | O_TRUNC, "write", otherwise)) {}
 
 FileWriter::~FileWriter() {
-  if (file_.valid()) ::unlink(path_.c_str());
+  if (file_.valid() && is_regular(file_.get())) ::unlink(path_.c_str());
 }
 
 void FileWriter::write(const void* data, size_t bytes) {
@@ -115,33 +147,42 @@ void FileWriter::write(const void* data, size_t bytes) {
 }
 
 void FileWriter::close() {
-  if (fsync(file_.get()) != 0) throw system_error(errno, "write", path_.string(), otherwise_);
+  sync_checked(file_.get(), "write", path_, otherwise_);
   file_ = FileDescriptor();
 }
 
 LineLog::LineLog(fs::path path)
     : path_(std::move(path)),
-      file_(open_checked(path_, O_WRONLY | O_CREAT | O_APPEND, "write", ExitCode::kUsage)) {}
+      file_(open_checked(path_, O_RDWR | O_CREAT | O_APPEND, "write", ExitCode::kUsage)) {
+  const off_t size = lseek(file_.get(), 0, SEEK_END);
+  char last = '\n';
+  if (size > 0 && pread(file_.get(), &last, 1, size - 1) == 1 && last != '\n') {
+    append("");  // a writer died in the middle of a line: the next line is a line of its own
+  }
+}
 
 void LineLog::append(std::string_view line) {
   std::string whole(line);
   whole += '\n';
-  write_all(file_.get(), whole.data(), whole.size(), path_, ExitCode::kResources);
-}
-
-void LineLog::sync() {
-  if (fsync(file_.get()) != 0) {
-    throw system_error(errno, "write", path_.string(), ExitCode::kResources);
+  struct stat before{};
+  const bool known = fstat(file_.get(), &before) == 0 && S_ISREG(before.st_mode);
+  try {
+    write_all(file_.get(), whole.data(), whole.size(), path_, ExitCode::kResources);
+  } catch (const Error&) {  // a full disk may have taken half of the line
+    if (known && ftruncate(file_.get(), before.st_size) != 0) {
+      throw system_error(errno, "write half a line to", path_.string(), ExitCode::kResources);
+    }
+    throw;
   }
 }
+
+void LineLog::sync() { sync_checked(file_.get(), "write", path_, ExitCode::kResources); }
 
 void sync_directory(const fs::path& folder) {
   const fs::path target = folder.empty() ? fs::path(".") : folder;
   const FileDescriptor file =
       open_checked(target, O_RDONLY | O_DIRECTORY, "open", ExitCode::kUsage);
-  if (fsync(file.get()) != 0 && errno != EINVAL) {  // EINVAL: this file system has nothing to sync
-    throw system_error(errno, "sync", target.string(), ExitCode::kUsage);
-  }
+  sync_checked(file.get(), "sync", target, ExitCode::kUsage);
 }
 
 void make_directories(const fs::path& folder) {

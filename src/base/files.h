@@ -87,6 +87,8 @@ class LineLog {
   FileDescriptor file_;
 };
 
+/// rename(2), replacing `to`; durable when it returns.
+void rename_file(const fs::path& from, const fs::path& to, ExitCode otherwise = ExitCode::kUsage);
 /// Makes the directory entry changes in `folder` durable.
 void sync_directory(const fs::path& folder);
 /// mkdir -p; failures carry kUsage ("unwritable") or kResources.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -28,8 +29,8 @@ void clear_bar() {
 
 spdlog::logger& logger() {
   static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "athanor", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("athanor",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%l: %v");
     return made;
   }();
@@ -63,7 +64,7 @@ bool verbose(std::string_view topic) {
 }
 
 std::string duration_text(double seconds) {
-  const auto s = static_cast<int64_t>(std::max(0.0, seconds) + 0.5);
+  const auto s = std::llround(std::clamp(seconds, 0.0, 1e12));
   if (s < 60) return fmt::format("{}s", s);
   if (s < 3600) return fmt::format("{}m {:02}s", s / 60, s % 60);
   if (s < 86400) return fmt::format("{}h {:02}m", s / 3600, s / 60 % 60);
@@ -114,8 +115,8 @@ void Progress::draw(bool last) {
   if (last) {
     text += "  in " + duration_text(passed.count());
   } else if (total_ > 0 && done_ > 0 && done_ < total_) {
-    const double left = passed.count() * static_cast<double>(total_ - done_) /
-                        static_cast<double>(done_);
+    const double left =
+        passed.count() * static_cast<double>(total_ - done_) / static_cast<double>(done_);
     text += "  " + duration_text(left) + " left";
   }
   if (!on_terminal()) {

@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <limits>
 
-// Argument reduction by Cody and Waite with split constants, then short Taylor or minimax series evaluated by Horner's
-// rule. Only +, -, *, / and exact bit operations are used: IEEE 754 fixes their results everywhere.
+// Argument reduction by Cody and Waite with split constants, then short Taylor or minimax series
+// evaluated by Horner's rule. Only +, -, *, / and exact bit operations are used: IEEE 754 fixes
+// their results everywhere.
 namespace athanor::math {
 namespace {
 

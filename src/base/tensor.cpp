@@ -6,7 +6,10 @@ Tensor::Tensor(void* data, DType dtype, std::initializer_list<int64_t> shape)
     : data_(static_cast<std::byte*>(data)), dtype_(dtype), rank_(static_cast<int>(shape.size())) {
   require(rank_ >= 1 && rank_ <= 4, "a tensor has one to four dimensions");
   int i = 0;
-  for (const int64_t n : shape) shape_[i++] = n;
+  for (const int64_t n : shape) {
+    require(n >= 0, "negative tensor dimension");
+    shape_[i++] = n;
+  }
   row_stride_ = cols();
 }
 
@@ -18,7 +21,7 @@ int64_t Tensor::rows() const {
 }
 
 Tensor Tensor::slice_rows(int64_t begin, int64_t count) const {
-  require(begin >= 0 && count >= 0 && begin + count <= rows(), "row slice outside the tensor");
+  require(begin >= 0 && count >= 0 && begin <= rows() - count, "row slice outside the tensor");
   Tensor t(data_ + static_cast<size_t>(begin * row_stride_) * size_of(dtype_), dtype_,
            {count, cols()});
   t.row_stride_ = row_stride_;
@@ -26,7 +29,7 @@ Tensor Tensor::slice_rows(int64_t begin, int64_t count) const {
 }
 
 Tensor Tensor::columns(int64_t begin, int64_t count) const {
-  require(begin >= 0 && count >= 0 && begin + count <= cols(), "column slice outside the tensor");
+  require(begin >= 0 && count >= 0 && begin <= cols() - count, "column slice outside the tensor");
   Tensor t(data_ + static_cast<size_t>(begin) * size_of(dtype_), dtype_, {rows(), count});
   t.row_stride_ = row_stride_;
   return t;

@@ -30,7 +30,7 @@ int allowed_threads() {
     if (n >= 1) return std::min(n, 1024);
   }
   cpu_set_t set;
-  int cores = 1;
+  int cores = std::max(1, omp_get_num_procs());
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
   const int quota = cgroup_cores();
   return quota > 0 ? std::min(quota, cores) : cores;
