@@ -30,12 +30,15 @@ struct ModelConfig {
   double initializer_range = 0.02;
   int64_t bos = -1, eos = -1, pad = -1;
 
-  int64_t rotary() const;      ///< rotated dimensions of a head: even
-  int64_t value_half() const { return heads.key * heads.size / 2; }  ///< width of each value projection
+  int64_t rotary() const;  ///< rotated dimensions of a head: even
+  int64_t value_half() const {
+    return heads.key * heads.size / 2;
+  }  ///< width of each value projection
   int64_t classes() const { return experts + 1; }
 
-  /// Throws kUsage naming the first key that the equations exclude: sizes below 1, query heads no multiple of key heads, an
-  /// odd rotary part, an odd value half, a sliding layer without a window. Everything else works.
+  /// Throws kUsage naming the first key that the equations exclude: sizes below 1, query heads no
+  /// multiple of key heads, an odd rotary part, an odd value half, a sliding layer without a
+  /// window. Everything else works.
   void validate() const;
 };
 
@@ -56,8 +59,8 @@ struct ParameterSpec {
   int64_t numel() const;
 };
 
-/// All trained parameters in the order of the flat space. q, k, v_current and v_delayed of a layer are neighbours, so that
-/// the four are one matrix [C + 2·value_half, D].
+/// All trained parameters in the order of the flat space. q, k, v_current and v_delayed of a layer
+/// are neighbours, so that the four are one matrix [C + 2·value_half, D].
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config);
 /// The balancing biases, [E+1] a layer: no gradient, fp32, moved by the controller alone.
 std::vector<ParameterSpec> buffer_specs(const ModelConfig& config);
@@ -69,8 +72,8 @@ struct ParameterCounts {
 };
 ParameterCounts count_parameters(const ModelConfig& config);
 
-/// Useful FLOPs of one training token (forward and backward): 6 × active parameters with the head, plus attention over
-/// `mean_keys` visible keys (causal: half the sequence).
+/// Useful FLOPs of one training token (forward and backward): 6 × active parameters with the head,
+/// plus attention over `mean_keys` visible keys (causal: half the sequence).
 double training_flops_per_token(const ModelConfig& config, double mean_keys);
 
 }  // namespace athanor::model

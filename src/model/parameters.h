@@ -1,4 +1,5 @@
-// Parameters: the flat space of master weights and gradients, and the handles that layers hold into it.
+// Parameters: the flat space of master weights and gradients, and the handles that layers hold into
+// it.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +21,23 @@ struct Parameter {
   Tensor gradient;     ///< real, a view of the current flat gradients; empty in inference
 };
 
-/// Told by the backward when a parameter's gradient of this micro-batch is complete: buckets belong to `train`, the
-/// reduction to `comm`.
+/// Told by the backward when a parameter's gradient of this micro-batch is complete: buckets belong
+/// to `train`, the reduction to `comm`.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
   virtual void ready(const Parameter& parameter) = 0;
 };
 
-/// All parameters of a model in one dense flat array (no padding), in the order of parameter_specs, and the balancing
-/// biases beside it. In a planning arena only shapes exist.
+/// All parameters of a model in one dense flat array (no padding), in the order of parameter_specs,
+/// and the balancing biases beside it. In a planning arena only shapes exist.
 class Parameters {
  public:
   /// Takes the values (and nothing else) from `values`.
   Parameters(const ModelConfig& config, ops::Precision precision, Arena& values);
 
-  /// Points every Parameter::gradient into `flat` (real [numel()]); the trainer swaps accumulators this way.
+  /// Points every Parameter::gradient into `flat` (real [numel()]); the trainer swaps accumulators
+  /// this way.
   void set_gradients(const Tensor& flat);
 
   const ModelConfig& config() const { return config_; }
@@ -49,8 +51,9 @@ class Parameters {
   /// Biases of a layer, real [E+1]; all of them real [L, E+1].
   const Tensor& balancing_biases() const { return biases_; }
 
-  /// Draws initial values: matrices, convolutions, embedding and experts N(0, initializer_range²), scales, norms, γ and
-  /// temperatures 1, biases 0, balancing biases 0 with the skip class −1. Each parameter has its own random stream, by name.
+  /// Draws initial values: matrices, convolutions, embedding and experts N(0, initializer_range²),
+  /// scales, norms, γ and temperatures 1, biases 0, balancing biases 0 with the skip class −1. Each
+  /// parameter has its own random stream, by name.
   void initialise(ops::Context& ctx, uint64_t seed);
 
   /// Raised by whoever changes values; the model repacks when it differs from what it packed.

@@ -1,0 +1,100 @@
+#include "model/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace athanor::model {
+namespace {
+
+/// Elements of `flat` from `offset` on, under the spec's shape.
+Tensor view(const Tensor& flat, int64_t offset, const ParameterSpec& spec) {
+  std::byte* data = flat.data() + static_cast<size_t>(offset) * size_of(flat.dtype());
+  const auto& s = spec.shape;
+  switch (s.size()) {
+    case 1:
+      return {data, flat.dtype(), {s[0]}};
+    case 2:
+      return {data, flat.dtype(), {s[0], s[1]}};
+    default:
+      return {data, flat.dtype(), {s[0], s[1], s[2]}};
+  }
+}
+
+bool starts_at_one(std::string_view name) {
+  return name.ends_with("norm.weight") || name.ends_with("_scale") || name.ends_with(".temp");
+}
+
+template <class Real>
+void draw(ops::Context& ctx, const Parameter& p, double deviation, uint64_t seed) {
+  // Each block of elements has its own stream, so the values do not depend on who draws them.
+  constexpr int64_t kBlock = 4096;
+  const int64_t n = p.value.numel();
+  Real* values = p.value.as<Real>();
+  ctx.threads().run((n + kBlock - 1) / kBlock, [&](int64_t block, int) {
+    RandomStream random(seed, stream_of(p.spec.name.c_str(), static_cast<uint64_t>(block)));
+    for (int64_t i = block * kBlock; i < std::min(n, (block + 1) * kBlock); ++i) {
+      values[i] = static_cast<Real>(deviation * random.normal());
+    }
+  });
+}
+
+template <class Real>
+void initialise_as(ops::Context& ctx, std::span<Parameter> parameters, const Tensor& biases,
+                   double deviation, uint64_t seed) {
+  for (const Parameter& p : parameters) {
+    if (p.spec.kind != ParameterKind::kVector) {
+      draw<Real>(ctx, p, deviation, seed);
+    } else {
+      std::fill_n(p.value.as<Real>(), p.value.numel(),
+                  starts_at_one(p.spec.name) ? Real{1} : Real{0});
+    }
+  }
+  for (int64_t l = 0; l < biases.rows(); ++l) {
+    std::fill_n(biases.row<Real>(l), biases.cols(), Real{0});
+    biases.row<Real>(l)[biases.cols() - 1] = Real{-1};
+  }
+}
+
+}  // namespace
+
+Parameters::Parameters(const ModelConfig& config, ops::Precision precision, Arena& values)
+    : config_(config), precision_(precision) {
+  config_.validate();
+  const DType real = ops::real_dtype(precision);
+  for (ParameterSpec& spec : parameter_specs(config_)) {
+    const int64_t n = spec.numel();
+    parameters_.push_back({std::move(spec), numel_, {}, {}});
+    numel_ += n;
+  }
+  flat_ = values.tensor(real, {numel_});
+  biases_ = values.tensor(real, {config_.layers, config_.classes()});
+  for (Parameter& p : parameters_) p.value = view(flat_, p.offset, p.spec);
+}
+
+void Parameters::set_gradients(const Tensor& flat) {
+  require(flat.dtype() == flat_.dtype() && flat.numel() == numel_ && flat.contiguous(),
+          "the gradients must lie as the values do");
+  for (Parameter& p : parameters_) p.gradient = view(flat, p.offset, p.spec);
+}
+
+const Parameter& Parameters::find(std::string_view name) const {
+  for (const Parameter& p : parameters_) {
+    if (p.spec.name == name) return p;
+  }
+  throw bug(fmt::format("the model has no parameter '{}'", name));
+}
+
+void Parameters::initialise(ops::Context& ctx, uint64_t seed) {
+  touch();
+  if (ctx.planning()) return;
+  if (flat_.dtype() == DType::kF64) {
+    initialise_as<double>(ctx, parameters_, biases_, config_.initializer_range, seed);
+  } else {
+    initialise_as<float>(ctx, parameters_, biases_, config_.initializer_range, seed);
+  }
+}
+
+}  // namespace athanor::model
