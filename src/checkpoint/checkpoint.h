@@ -18,6 +18,8 @@
 
 namespace athanor::checkpoint {
 
+class TemporaryDirectory;
+
 /// Elements [begin, begin + data.numel()) of a flattened global tensor, to be saved under its
 /// Hugging Face name (weights, balancing biases) or `optimizer.<kind>.<name>`. A rank gives at most
 /// one slice of a tensor.
@@ -62,8 +64,7 @@ class CheckpointWriter {
  private:
   fs::path folder_;
   int64_t step_;
-  fs::path temporary_;
-  bool committed_ = false;
+  std::unique_ptr<TemporaryDirectory> temporary_;
 };
 
 /// Saves a world of one rank.
@@ -74,7 +75,8 @@ fs::path save_checkpoint(const fs::path& folder, const CheckpointInfo& info,
 /// The slices of a model's weights and balancing biases.
 std::vector<TensorSlice> slices_of(const model::Parameters& parameters);
 
-/// A checkpoint open for reading. Errors are kData and name file and tensor.
+/// A checkpoint open for reading, by one thread at a time. Errors are kData and name file and
+/// tensor.
 class Checkpoint {
  public:
   /// Reads and verifies the manifest; every listed file must be there with its size.
@@ -91,7 +93,7 @@ class Checkpoint {
   /// The tokenizer's files, verified: every side file but config.json.
   std::vector<SideFile> side_files() const;
 
-  /// Proves every byte of every file, and that nothing foreign lies beside them.
+  /// Proves every byte of every file.
   void verify() const;
 
   /// Reads elements [begin, begin + into.numel()) of a flattened tensor into `into` (contiguous, of

@@ -45,12 +45,21 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(std::string_view prefix, uint64_t file_bytes,
                                            const std::string& where);
 
+/// What the header of a file must be: its length (with the length field) and the checksum of its
+/// bytes.
+struct HeaderProof {
+  uint64_t bytes = 0;
+  std::string checksum;
+};
+
 /// A safetensors file open for reading. The header is read and validated when it is opened, tensors
 /// when they are asked for, so that any part of a large file costs only its own bytes. Reads are
 /// thread-safe.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const fs::path& path);
+  /// The same; kData unless the header's bytes are the ones that `proof` names.
+  SafetensorsFile(const fs::path& path, const HeaderProof& proof);
 
   const fs::path& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }
@@ -71,6 +80,9 @@ class SafetensorsFile {
   void read(const TensorEntry& entry, int64_t begin, const Tensor& into) const;
 
  private:
+  void open();
+  void parse(std::string_view header);
+
   fs::path path_;
   FileDescriptor file_;
   uint64_t file_bytes_ = 0;

@@ -1,0 +1,59 @@
+#include "checkpoint/open_model.h"
+
+#include <fmt/format.h>
+
+#include "checkpoint/checkpoint.h"
+
+namespace athanor::checkpoint {
+namespace {
+
+OpenedModel of_checkpoint(const Checkpoint& checkpoint) {
+  return {checkpoint.config(), checkpoint.path(), /*checkpoint=*/true, {}};
+}
+
+// A run directory: its newest checkpoint that verifies.
+OpenedModel of_run(const fs::path& run, const fs::path& folder) {
+  const LatestCheckpoint latest = latest_valid(folder);
+  if (!latest.checkpoint) {
+    throw data_error(latest.damaged.empty()
+                         ? folder.string() + ": no checkpoint in it yet"
+                         : fmt::format("{}: no checkpoint of this run is whole: {}", run.string(),
+                                       latest.damaged.front().reason));
+  }
+  OpenedModel model = of_checkpoint(*latest.checkpoint);
+  for (const DamagedCheckpoint& damaged : latest.damaged) {
+    model.warnings.push_back(
+        fmt::format("{}; using {}", damaged.reason, model.directory.filename().string()));
+  }
+  return model;
+}
+
+}  // namespace
+
+void OpenedModel::load(model::Parameters& parameters) const {
+  if (checkpoint) {
+    Checkpoint::open(directory).load(parameters);
+  } else {
+    load_weights(directory, parameters);
+  }
+}
+
+OpenedModel open_model(const fs::path& path) {
+  if (!fs::exists(path)) {
+    throw data_error(path.string() + ": no such model directory or checkpoint");
+  }
+  if (!fs::is_directory(path)) {
+    throw data_error(path.string() +
+                     ": not a directory; a model directory, a checkpoint or a run is wanted");
+  }
+  if (is_checkpoint(path)) return of_checkpoint(Checkpoint::open(path));
+  if (fs::is_directory(path / "checkpoints")) return of_run(path, path / "checkpoints");
+  if (!fs::exists(path / "config.json")) {
+    throw data_error(path.string() +
+                     ": neither config.json nor manifest.json in it: not a model directory and not "
+                     "a checkpoint");
+  }
+  return {read_model_config(path), path, /*checkpoint=*/false, {}};
+}
+
+}  // namespace athanor::checkpoint

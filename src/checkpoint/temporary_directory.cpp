@@ -1,0 +1,58 @@
+#include "checkpoint/temporary_directory.h"
+
+#include <fcntl.h>
+#include <stdio.h>  // renameat2
+
+#include <cerrno>
+
+namespace athanor::checkpoint {
+namespace {
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    throw system_error(errno, "rename to", to.string(), ExitCode::kResources);
+  }
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory(fs::path path) : path_(std::move(path)) {
+  std::error_code error;
+  fs::remove_all(path_, error);
+  if (error) throw system_error(error.value(), "remove", path_.string(), ExitCode::kResources);
+  make_directories(path_);
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;  // what cannot be removed now is removed by the next save
+  if (!committed_) fs::remove_all(path_, ignored);
+}
+
+void TemporaryDirectory::write_file(const std::string& name, std::string_view content) const {
+  FileWriter writer(path_ / name, ExitCode::kResources);
+  writer.write(content.data(), content.size());
+  writer.close();
+}
+
+void TemporaryDirectory::commit(const fs::path& target) {
+  sync_directory(path_);
+  if (!fs::exists(fs::symlink_status(target))) {
+    rename_or_throw(path_, target);
+    committed_ = true;
+  } else if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    // path_ is now the old directory: the destructor removes it.
+  } else if (errno == EINVAL || errno == ENOSYS) {  // a file system that cannot exchange names
+    fs::path old = path_;
+    old += ".old";
+    rename_or_throw(target, old);
+    rename_or_throw(path_, target);
+    committed_ = true;
+    std::error_code ignored;
+    fs::remove_all(old, ignored);
+  } else {
+    throw system_error(errno, "replace", target.string(), ExitCode::kResources);
+  }
+  sync_directory(target.parent_path());
+}
+
+}  // namespace athanor::checkpoint

@@ -1,0 +1,30 @@
+// A directory that appears complete or not at all.
+#pragma once
+
+#include "base/files.h"
+
+namespace athanor::checkpoint {
+
+/// A directory being filled beside its final place. Destroyed before commit(), it is removed with
+/// all it holds.
+class TemporaryDirectory {
+ public:
+  /// Makes `path`, after removing whatever a crash left there.
+  explicit TemporaryDirectory(fs::path path);
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const fs::path& path() const { return path_; }
+  /// Writes a file into it, durably.
+  void write_file(const std::string& name, std::string_view content) const;
+  /// Makes its entries durable and gives it the name `target`, in exchange for a directory that has
+  /// it, which is removed.
+  void commit(const fs::path& target);
+
+ private:
+  fs::path path_;
+  bool committed_ = false;
+};
+
+}  // namespace athanor::checkpoint
