@@ -108,7 +108,7 @@ TEST_F(Files, MapsRegularFilesOnly) {
   EXPECT_TRUE(MappedFile(path("empty")).bytes().empty());
   EXPECT_EQ(code_of([&] { const MappedFile folder(path("")); }), ExitCode::kData);
   EXPECT_EQ(code_of([&] { const MappedFile none(path("none")); }), ExitCode::kData);
-  EXPECT_EQ(code_of([] { const MappedFile device("/dev/null"); }), ExitCode::kData);
+  EXPECT_EQ(code_of([] { const MappedFile device("/dev/zero"); }), ExitCode::kData);
 }
 
 TEST_F(Files, AnAtomicWriteReplacesAndLeavesNothingBeside) {
@@ -133,12 +133,21 @@ TEST_F(Files, AFailedAtomicWriteKeepsTheOldFile) {
   EXPECT_EQ(code_of([&] { write_file_atomically(path("none/f"), "x"); }), ExitCode::kUsage);
 }
 
-TEST_F(Files, DevicesAreWrittenToAndNeverReplacedOrRemoved) {
-  write_file_atomically("/dev/null", "x");
-  EXPECT_TRUE(fs::is_character_file("/dev/null"));
-  EXPECT_EQ(code_of([] { write_file_atomically("/dev/full", "x", ExitCode::kData); }),
-            ExitCode::kResources);
-  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+// A pipe in a folder of ours stands for every file that is no regular one: /dev/stdout, /dev/null.
+TEST_F(Files, PipesAreWrittenToAndNeverReplacedOrRemoved) {
+  const fs::path pipe = path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const FileDescriptor kept(open(pipe.c_str(), O_RDWR | O_CLOEXEC));  // holds what is written
+  write_file_atomically(pipe, "through the pipe");
+  ASSERT_TRUE(fs::is_fifo(pipe));
+  char received[32];
+  EXPECT_EQ(read(kept.get(), received, sizeof received), 16);
+  EXPECT_EQ(std::string(received, 16), "through the pipe");
+
+  {
+    FileWriter(pipe).write("half", 4);
+  }
+  EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
 TEST_F(Files, AWriterCountsAndKeepsWhatItClosed) {
