@@ -121,6 +121,13 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("athanor VERB --help tells more about a verb.");
 
+  add_generate(app);
+  add_eval(app);
+  add_tokenizer(app);
+  add_data(app);
+  add_checkpoint(app);
+  add_bench(app);
+
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const CLI::App& verb = find_verb(app, arguments);
   try {

@@ -24,4 +24,12 @@ void add_json_flag(CLI::App& verb, bool& json);
 /// --precision bf16|fp32.
 void add_precision(CLI::App& verb, std::string& precision);
 
+// The verbs, in the order of --help.
+void add_generate(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_tokenizer(CLI::App& app);
+void add_data(CLI::App& app);
+void add_checkpoint(CLI::App& app);
+void add_bench(CLI::App& app);
+
 }  // namespace athanor::cli

@@ -113,7 +113,7 @@ Completion complete(const CompletionRequest& request,
     if (decoder != nullptr) {
       say(decoder->push(id));
     } else {
-      emit((first ? "" : ",") + std::to_string(id));
+      emit(fmt::format("{}{}", first ? "" : ",", id));
     }
     first = false;
   });

@@ -1,0 +1,147 @@
+// athanor tokenizer train|encode|decode|inspect.
+#include "data/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "data/documents.h"
+#include "data/token_lines.h"
+#include "data/tokenizer_train.h"
+
+namespace athanor::cli {
+namespace {
+
+constexpr const char* kTokenizerHelp =
+    "A tokenizer: a file of any name, or a folder (a model, a checkpoint, a pack) that holds one";
+
+nlohmann::json description_of(const data::Tokenizer& tokenizer) {
+  const data::SpecialIds special = tokenizer.special();
+  return {{"kind", data::name_of(tokenizer.kind())},
+          {"vocab_size", tokenizer.vocab_size()},
+          {"identity", tokenizer.identity()},
+          {"unk", special.unk},
+          {"bos", special.bos},
+          {"eos", special.eos},
+          {"pad", special.pad}};
+}
+
+void print_description(const data::Tokenizer& tokenizer, bool json) {
+  const nlohmann::json description = description_of(tokenizer);
+  if (json) return print_json(description);
+  for (const auto& [key, value] : description.items()) {
+    const bool absent = value.is_number_integer() && value.get<int64_t>() < 0;
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    print(fmt::format("{:<12}{}\n", key, absent ? "none" : text));
+  }
+}
+
+void add_train(CLI::App& group) {
+  struct Options {
+    fs::path data, out;
+    std::string kind = "bpe";
+    data::TokenizerTraining training;
+    bool json = false;
+  };
+  CLI::App* verb = add_verb(group, "train", "Learn a SentencePiece tokenizer from text",
+                            "tokenizer train corpus/ --out tokenizer.model --vocab 8192");
+  auto options = std::make_shared<Options>();
+  verb->add_option("DATA", options->data, "A .txt or .jsonl file, or a folder of them")->required();
+  verb->add_option("--out", options->out, "The model file to write")->required();
+  verb->add_option("--kind", options->kind, "bpe or unigram")
+      ->check(CLI::IsMember({"bpe", "unigram"}))
+      ->capture_default_str();
+  verb->add_option("--vocab", options->training.vocab_size, "Number of tokens in all")
+      ->capture_default_str();
+  verb->add_option("--max-bytes", options->training.max_bytes,
+                   "Sample whole documents where there is more text than this")
+      ->capture_default_str();
+  verb->add_option("--seed", options->training.seed, "Of that sample")->capture_default_str();
+  add_json_flag(*verb, options->json);
+  verb->callback([options] {
+    options->training.kind =
+        options->kind == "bpe" ? data::TokenizerKind::kBpe : data::TokenizerKind::kUnigram;
+    const data::DocumentFiles files(options->data);
+    files.warn_ignored();
+    const auto tokenizer =
+        data::train_sentencepiece(*files.read(), options->training, options->out);
+    print_description(*tokenizer, options->json);
+  });
+}
+
+void add_encode(CLI::App& group) {
+  struct Options {
+    fs::path tokenizer, jsonl;
+    bool special = false;
+  };
+  CLI::App* verb =
+      add_verb(group, "encode", "Texts to token ids: one object with `ids` a line on stdout",
+               "tokenizer encode runs/demo/model --jsonl texts.jsonl");
+  auto options = std::make_shared<Options>();
+  verb->add_option("T", options->tokenizer, kTokenizerHelp)->required();
+  verb->add_option("--jsonl", options->jsonl, "Objects with `text`, one a line")->required();
+  verb->add_flag("--add-special-tokens", options->special,
+                 "Put BOS in front and EOS behind, where the tokenizer has them");
+  verb->callback([options] {
+    const auto tokenizer = data::load_tokenizer(options->tokenizer);
+    data::encode_lines(*tokenizer, options->jsonl, options->special, Threads(), print);
+  });
+}
+
+void add_decode(CLI::App& group) {
+  struct Options {
+    fs::path tokenizer, jsonl;
+    bool skip_special = false;
+  };
+  CLI::App* verb =
+      add_verb(group, "decode", "Token ids to texts: one object with `text` a line on stdout",
+               "tokenizer decode runs/demo/model --jsonl ids.jsonl --skip-special-tokens");
+  auto options = std::make_shared<Options>();
+  verb->add_option("T", options->tokenizer, kTokenizerHelp)->required();
+  verb->add_option("--jsonl", options->jsonl, "Objects with `ids`, one a line")->required();
+  verb->add_flag("--skip-special-tokens", options->skip_special,
+                 "Leave out BOS, EOS and their like");
+  verb->callback([options] {
+    const auto tokenizer = data::load_tokenizer(options->tokenizer);
+    data::decode_lines(*tokenizer, options->jsonl, options->skip_special, print);
+  });
+}
+
+void add_inspect(CLI::App& group) {
+  struct Options {
+    fs::path tokenizer;
+    bool pieces = false;
+    bool json = false;
+  };
+  CLI::App* verb = add_verb(group, "inspect", "Show what a tokenizer is",
+                            "tokenizer inspect runs/demo/model --pieces");
+  auto options = std::make_shared<Options>();
+  verb->add_option("T", options->tokenizer, kTokenizerHelp)->required();
+  CLI::Option* pieces =
+      verb->add_flag("--pieces", options->pieces, "List every id and its piece, tab between them");
+  verb->add_flag("--json", options->json, "Print one JSON object instead of text")
+      ->excludes(pieces);
+  verb->callback([options] {
+    const auto tokenizer = data::load_tokenizer(options->tokenizer);
+    if (!options->pieces) return print_description(*tokenizer, options->json);
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+      print(fmt::format("{}\t{}\n", id, tokenizer->piece(id)));
+    }
+  });
+}
+
+}  // namespace
+
+void add_tokenizer(CLI::App& app) {
+  CLI::App* group = add_group(app, "tokenizer", "Train, use and inspect tokenizers");
+  add_train(*group);
+  add_encode(*group);
+  add_decode(*group);
+  add_inspect(*group);
+}
+
+}  // namespace athanor::cli
