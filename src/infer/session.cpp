@@ -2,31 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/bos_setting.h"
 
 namespace athanor::infer {
-namespace {
-
-constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-
-/// add_bos_token of a folder's tokenizer_config.json; false where either is absent.
-bool adds_bos(const fs::path& directory) {
-  const fs::path path = directory / kTokenizerConfig;
-  if (!fs::exists(path)) return false;
-  const auto config = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!config.is_object()) throw data_error(path.string() + " is not a JSON object");
-  const auto flag = config.find("add_bos_token");
-  if (flag == config.end() || flag->is_null()) return false;
-  if (!flag->is_boolean()) {
-    throw data_error(path.string() + ": add_bos_token is neither true nor false");
-  }
-  return flag->get<bool>();
-}
-
-}  // namespace
 
 const data::Tokenizer& ModelFiles::require_tokenizer() const {
   if (tokenizer == nullptr) {
@@ -49,11 +29,12 @@ ModelFiles open_model_files(const fs::path& model) {
         "together",
         directory.string(), files.tokenizer->vocab_size(), files.config().vocab));
   }
-  if (adds_bos(directory)) {
+  if (data::reads_bos_setting(directory)) {
     files.bos = files.tokenizer->special().bos;
     if (files.bos < 0) {
-      throw data_error((directory / kTokenizerConfig).string() +
-                       ": add_bos_token is true but the tokenizer has no BOS token");
+      throw data_error(
+          directory.string() +
+          ": tokenizer_config.json says add_bos_token, but the tokenizer has no BOS token");
     }
   }
   return files;
