@@ -1,0 +1,98 @@
+#include "support/golden.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace athanor::test {
+namespace {
+
+fs::path outside_folder() {
+  const char* variable = std::getenv("ATHANOR_GOLDEN");
+  return variable != nullptr ? fs::path(variable)
+                             : fs::path(ATHANOR_SOURCE_DIR) / ".." / "shared" / "golden";
+}
+
+}  // namespace
+
+std::optional<fs::path> golden_folder(const std::string& name) {
+  const fs::path committed = fs::path(ATHANOR_SOURCE_DIR) / "tests" / "data" / "golden" / name;
+  if (fs::is_directory(committed)) return committed;
+  const fs::path outside = outside_folder() / name;
+  if (fs::is_directory(outside)) return outside;
+  return std::nullopt;
+}
+
+std::string golden_absent(const std::string& name) {
+  return "NOT RUN: reference vectors " + name + " are not in " + outside_folder().string() +
+         " (set ATHANOR_GOLDEN)";
+}
+
+int64_t Values::width() const {
+  int64_t n = 1;
+  for (size_t i = 2; i < shape.size(); ++i) n *= shape[i];
+  return n;
+}
+
+std::map<std::string, Values> read_vectors(const fs::path& path) {
+  const checkpoint::SafetensorsFile file(path);
+  std::map<std::string, Values> vectors;
+  for (const checkpoint::TensorEntry& entry : file.entries()) {
+    Values values;
+    values.shape = entry.shape;
+    values.integral = entry.type == DType::kI64 || entry.type == DType::kI32;
+    if (values.integral) {
+      values.integers.resize(entry.numel());
+      file.read(entry, 0, Tensor::of(values.integers.data(), {entry.numel()}));
+    } else {
+      values.reals.resize(entry.numel());
+      file.read(entry, 0, Tensor::of(values.reals.data(), {entry.numel()}));
+    }
+    vectors[entry.name] = std::move(values);
+  }
+  return vectors;
+}
+
+Values values_of(const Tensor& tensor) {
+  Values values;
+  for (int i = 0; i < tensor.rank(); ++i) values.shape.push_back(tensor.dim(i));
+  values.integral = tensor.dtype() == DType::kI64 || tensor.dtype() == DType::kI32;
+  const int64_t rows = tensor.rows(), cols = tensor.cols();
+  if (values.integral) values.integers.resize(rows * cols);
+  if (!values.integral) values.reals.resize(rows * cols);
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* row =
+        tensor.data() + static_cast<size_t>(r * tensor.row_stride()) * size_of(tensor.dtype());
+    void* into = values.integral ? static_cast<void*>(values.integers.data() + r * cols)
+                                 : static_cast<void*>(values.reals.data() + r * cols);
+    require(checkpoint::convert_elements(row, tensor.dtype(), into,
+                                         values.integral ? DType::kI64 : DType::kF64, cols),
+            "values_of cannot read this dtype");
+  }
+  return values;
+}
+
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (const double x : values) most = std::max(most, std::abs(x));
+  return most;
+}
+
+double max_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+    most = std::max(most, difference);
+  }
+  return most;
+}
+
+double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  const double difference = max_difference(a, b);
+  return difference == 0 ? 0 : difference / largest(b);
+}
+
+}  // namespace athanor::test
