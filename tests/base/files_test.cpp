@@ -211,6 +211,16 @@ TEST_F(Files, MakesFoldersAndSaysWhyNot) {
   EXPECT_EQ(code_of([&] { sync_directory(path("none")); }), ExitCode::kUsage);
 }
 
+TEST_F(Files, RenamingReplacesAndSaysWhyNot) {
+  write_file_atomically(path("a"), "new");
+  write_file_atomically(path("b"), "old");
+  rename_file(path("a"), path("b"));
+  EXPECT_EQ(read_file(path("b")), "new");
+  EXPECT_FALSE(fs::exists(path("a")));
+  EXPECT_EQ(code_of([&] { rename_file(path("a"), path("b"), ExitCode::kData); }), ExitCode::kData);
+  EXPECT_EQ(read_file(path("b")), "new");
+}
+
 TEST_F(Files, ALockIsHeldUntilItsOwnerIsGone) {
   {
     const FileLock lock(path("lock"), "in use");
