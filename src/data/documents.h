@@ -40,8 +40,8 @@ class DocumentReader {
 ///    is no document.
 class DocumentFiles {
  public:
-  /// usage_error when `path` does not exist; data_error, saying what is accepted, when it is a file
-  /// of another type or a folder without any file of these types.
+  /// data_error, saying what is accepted, when `path` does not exist, is a file of another type or
+  /// a folder without any file of these types.
   explicit DocumentFiles(const fs::path& path);
   const std::vector<fs::path>& files() const { return files_; }
   int64_t ignored() const { return ignored_; }

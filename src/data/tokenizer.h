@@ -64,11 +64,10 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
   virtual std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special = true) const = 0;
 
-  /// The tokenizer's files in a model directory (name, content): for `AutoTokenizer` of Hugging
-  /// Face transformers `tokenizer.json` and `tokenizer_config.json`, and for SentencePiece also
-  /// `tokenizer.model`. A pure function of the tokenizer. data_error when a SentencePiece model
-  /// uses what a tokenizer.json cannot say (a normalizer, …); then only `tokenizer.model` can be
-  /// kept: see tokenizer_export.h.
+  /// The tokenizer's files in a model directory (name, content): `tokenizer.json` and
+  /// `tokenizer_config.json` for Hugging Face's AutoTokenizer, and for SentencePiece
+  /// `tokenizer.model`. That one alone when the model uses what a tokenizer.json of ours cannot say
+  /// (a normalizer, a dummy prefix). A pure function of the tokenizer.
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 };
 
