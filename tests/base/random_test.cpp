@@ -78,6 +78,11 @@ TEST(Random, BelowIsUniformAndStaysBelow) {
   EXPECT_EQ(random.below(1), 0U);
   const uint64_t large = (uint64_t{1} << 63) + 1;  // rejection happens half of the time
   for (int i = 0; i < 1000; ++i) EXPECT_LT(random.below(large), large);
+  const uint64_t thirds = uint64_t{3}
+                          << 62;  // x mod n alone would put half of the draws into the first third
+  int first_third = 0;
+  for (int i = 0; i < 10000; ++i) first_third += random.below(thirds) < thirds / 3 ? 1 : 0;
+  EXPECT_NEAR(first_third, 3333, 240);
   EXPECT_THROW(random.below(0), Error);
 }
 

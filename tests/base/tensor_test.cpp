@@ -54,6 +54,7 @@ TEST(Tensor, SlicesOfRowsAndColumnsKeepTheStride) {
       EXPECT_EQ(inner.row<float>(r)[c], static_cast<float>((r + 1) * 6 + c + 2));
     }
   }
+  EXPECT_EQ(inner.slice_rows(1, 2).row<float>(1)[0], 20.0F);
   EXPECT_EQ(inner.slice_rows(2, 1).row<float>(0)[1], 21.0F);
   EXPECT_EQ(t.slice_rows(5, 0).rows(), 0);
   EXPECT_EQ(t.columns(6, 0).cols(), 0);

@@ -83,7 +83,10 @@ TEST(Threads, NestedRunsAreSerialAndKeepTheThread) {
   const Threads threads(3);
   std::atomic<int> ran{0};
   std::atomic<int> moved{0};
+  std::atomic<int> arrived{0};
   threads.run(3, [&](int64_t, int outer) {
+    ++arrived;
+    while (arrived.load() < 3) sched_yield();  // so that every thread of the team has a task
     threads.run(5, [&](int64_t, int inner) {
       ++ran;
       if (inner != outer) ++moved;
