@@ -218,7 +218,7 @@ struct Assign {
         *into.value = static_cast<unsigned char>(i);
         return;
       }
-      names += (i == 0 ? "\"" : ", \"") + std::string(into.names[i]) + "\"";
+      names += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", into.names[i]);
     }
     if (!value) throw wrong("one of " + names);
     throw usage_error(fmt::format("{}: \"{}\" is none of {}", where, *value, names));

@@ -1,0 +1,119 @@
+#include "train/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/elementwise.h"
+#include "optim/clip.h"
+
+namespace athanor::train {
+namespace {
+
+/// Nothing is overlapped with the backward while there is one bucket: the whole gradient.
+class NoSink final : public model::GradientSink {
+ public:
+  void ready(const model::Parameter&) override {}
+};
+
+}  // namespace
+
+StepRunner::StepRunner(const Config& config, Workspace& workspace, comm::Communicator& communicator)
+    : config_(config),
+      workspace_(workspace),
+      communicator_(communicator),
+      groups_(groups_of_a_rank(config, communicator.size())) {
+  group_losses_.resize(static_cast<size_t>(groups_));
+  statistics_.expert_counts.assign(
+      static_cast<size_t>(workspace.geometry.layers * workspace.geometry.classes()), 0);
+}
+
+double StepRunner::run_group(ops::Context& ctx, int64_t group, int64_t sequences, double scale,
+                             const Tensor& into) {
+  NoSink sink;
+  ops::fill(ctx, into, 0.0);
+  workspace_.parameters.set_gradients(into);
+  statistics_.loss_sum = 0;
+  for (int64_t first = 0; first < sequences; first += config_.batch.micro_batch) {
+    const int64_t count = std::min(config_.batch.micro_batch, sequences - first);
+    workspace_.model.forward_backward(
+        ctx, workspace_.arenas.activations,
+        workspace_.batch.micro_batch(group * sequences + first, count), scale, sink, statistics_);
+  }
+  return statistics_.loss_sum;
+}
+
+Tensor StepRunner::sum_groups(ops::Context& ctx, const StepPlan& plan, double scale) {
+  const int64_t sequences = plan.sequences / config_.batch.reduction_groups;
+  // As a binary counter carries: `held` accumulators hold sums of 2^k groups each, k falling from
+  // left to right.
+  size_t held = 0;
+  for (int64_t group = 0; group < groups_; ++group) {
+    group_losses_[static_cast<size_t>(group)] =
+        run_group(ctx, group, sequences, scale, workspace_.accumulators[held++]);
+    for (int64_t carry = group; (carry & 1) != 0; carry >>= 1) {
+      --held;
+      ops::add(ctx, workspace_.accumulators[held], workspace_.accumulators[held - 1]);
+    }
+  }
+  return workspace_.accumulators.front();
+}
+
+StepResult StepRunner::run(ops::Context& ctx, const StepPlan& plan, int64_t applied) {
+  workspace_.model.set_theta(plan.theta);
+  workspace_.model.refresh(ctx);
+  std::fill(statistics_.expert_counts.begin(), statistics_.expert_counts.end(), 0);
+
+  StepResult result;
+  result.targets = workspace_.batch.targets();
+  communicator_.all_reduce_sum(Tensor::of(&result.targets, {1}));
+  const double scale = result.targets > 0 ? 1.0 / static_cast<double>(result.targets) : 0.0;
+
+  const Tensor gradient = sum_groups(ctx, plan, scale);
+  communicator_.all_reduce_sum(gradient);
+  communicator_.all_reduce_sum(Tensor::of(
+      statistics_.expert_counts.data(), {static_cast<int64_t>(statistics_.expert_counts.size())}));
+  double loss = ops::tree_sum(group_losses_);
+  communicator_.all_reduce_sum(Tensor::of(&loss, {1}));
+  result.loss = loss * scale;
+
+  result.gradient_norm = optim::global_norm(ctx, gradient, norm_blocks());
+  result.applied = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+  if (!result.applied) return result;
+
+  optim::StepOptions options;
+  options.muon_learning_rate = plan.learning_rate;
+  options.adamw_learning_rate = plan.adamw_learning_rate;
+  options.gradient_scale = optim::clip_scale(result.gradient_norm, config_.optimizer.clip);
+  options.step = applied + 1;
+  workspace_.optimizer.step(ctx, workspace_.parameters, gradient, options);
+  workspace_.controller.step(ctx, workspace_.parameters.balancing_biases(),
+                             statistics_.expert_counts, config_.optimizer.balancing_learning_rate,
+                             applied + 1);
+  return result;
+}
+
+std::span<double> StepRunner::norm_blocks() const {
+  const Tensor& blocks = workspace_.norm_blocks;
+  return {blocks.as<double>(), static_cast<size_t>(blocks.numel())};
+}
+
+void StepRunner::plan(ops::Context& ctx) {
+  NoSink sink;
+  Workspace& w = workspace_;
+  w.model.refresh(ctx);
+  for (const Phase& phase : config_.phases) {
+    // What an op takes may go by the longest segment or by their number.
+    for (const bool one_segment_a_token : {false, true}) {
+      w.model.forward_backward(
+          ctx, w.arenas.activations,
+          w.batch.planned_batch(config_.batch.micro_batch, phase.sequence, one_segment_a_token),
+          1.0, sink, statistics_);
+    }
+  }
+  ops::add(ctx, w.accumulators.back(), w.accumulators.front());
+  optim::global_norm(ctx, w.accumulators.front(), norm_blocks());
+  w.optimizer.step(ctx, w.parameters, w.accumulators.front(), {});
+  w.controller.step(ctx, w.parameters.balancing_biases(), statistics_.expert_counts, 0, 1);
+}
+
+}  // namespace athanor::train

@@ -1,0 +1,59 @@
+// One optimizer step: forward and backward over the global batch, reduction, clipping, update.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "ops/context.h"
+#include "train/config.h"
+#include "train/phases.h"
+#include "train/workspace.h"
+
+namespace athanor::train {
+
+struct StepResult {
+  double loss = 0;           ///< nats, mean over all targets of the global batch
+  double gradient_norm = 0;  ///< before clipping
+  int64_t targets = 0;
+  bool applied = false;  ///< false: the loss or a gradient was not finite, nothing was changed
+};
+
+/// Runs steps in a workspace. Sums have one order for any number of threads and for any
+/// power-of-two number of ranks up to batch.reduction_groups (DESIGN §2, Sameness).
+class StepRunner {
+ public:
+  StepRunner(const Config& config, Workspace& workspace, comm::Communicator& communicator);
+
+  /// The step `plan` on what workspace.batch has fetched. `applied` is the number of steps applied
+  /// before, which the optimizers' bias corrections go by.
+  StepResult run(ops::Context& ctx, const StepPlan& plan, int64_t applied);
+
+  /// Tokens of the last step by layer and class [L·(E+1)], the skip class last, over the global
+  /// batch.
+  const std::vector<int64_t>& expert_counts() const { return statistics_.expert_counts; }
+
+  /// Takes what the largest steps of the config take, in planning arenas.
+  void plan(ops::Context& ctx);
+
+ private:
+  /// Adds one reduction group's gradient into `into`, micro-batch by micro-batch; returns its
+  /// summed loss.
+  double run_group(ops::Context& ctx, int64_t group, int64_t sequences, double scale,
+                   const Tensor& into);
+  /// Gradients of all groups of this rank, summed as a binary tree; returns the accumulator that
+  /// holds the sum.
+  Tensor sum_groups(ops::Context& ctx, const StepPlan& plan, double scale);
+
+  std::span<double> norm_blocks() const;
+
+  const Config& config_;
+  Workspace& workspace_;
+  comm::Communicator& communicator_;
+  int64_t groups_;
+  std::vector<double> group_losses_;
+  model::Statistics statistics_;
+};
+
+}  // namespace athanor::train
