@@ -23,7 +23,7 @@ struct Origin {
   std::string of(const std::string& key, const toml::node* node) const {
     if (overridden.contains(key)) return "--set " + key;
     const auto line = node == nullptr ? 0 : node->source().begin.line;
-    return file + (line > 0 ? ":" + std::to_string(line) : "");
+    return line > 0 ? fmt::format("{}:{}", file, line) : file;
   }
 };
 

@@ -1,0 +1,143 @@
+#include "train/run_directory.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace athanor::train {
+namespace {
+
+constexpr const char* kLock = ".lock";
+
+bool empty_but_lock(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() != kLock) return false;
+  }
+  return true;
+}
+
+void rename_durably(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) throw system_error(error.value(), "rename", from.string(), ExitCode::kUsage);
+  sync_directory(to.parent_path());
+}
+
+/// The step of a metrics line; none for a line that was cut short.
+std::optional<int64_t> step_of(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+    return std::nullopt;
+  }
+  return json["step"].get<int64_t>();
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)) {
+  make_directories(path_);
+  lock_ = std::make_unique<FileLock>(
+      path_ / kLock,
+      path_.string() + " is in use by another run: wait for it or name another --out");
+  if (!fs::exists(config()) && !empty_but_lock(path_)) {
+    throw usage_error(path_.string() +
+                      " holds files but no run (no config.toml): name another folder with --out");
+  }
+}
+
+fs::path RunDirectory::shards(size_t source) const {
+  return path_ / (source == 0 ? "shards" : fmt::format("shards-{}", source + 1));
+}
+
+std::optional<std::string> RunDirectory::stored_config() const {
+  if (!fs::exists(config())) return std::nullopt;
+  return read_file(config(), ExitCode::kUsage);
+}
+
+void RunDirectory::event(std::string_view name, int64_t step,
+                         const nlohmann::ordered_json& fields) {
+  if (!events_) events_ = std::make_unique<LineLog>(path_ / "events.jsonl");
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  nlohmann::ordered_json line = {
+      {"time", fmt::format("{:%FT%TZ}", fmt::gmtime(now))}, {"event", name}, {"step", step}};
+  line.update(fields);
+  events_->append(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void RunDirectory::metrics(std::string_view line) {
+  if (!metrics_) metrics_ = std::make_unique<LineLog>(metrics_path());
+  metrics_->append(line);
+}
+
+void RunDirectory::sync() {
+  if (metrics_) metrics_->sync();
+  if (events_) events_->sync();
+}
+
+int64_t RunDirectory::cut_metrics(int64_t step) {
+  if (!fs::exists(metrics_path())) return 0;
+  const std::string content = read_file(metrics_path(), ExitCode::kUsage);
+  std::string kept;
+  nlohmann::ordered_json cut = nlohmann::ordered_json::array();
+  for (size_t begin = 0; begin < content.size();) {
+    const size_t end = std::min(content.find('\n', begin), content.size());
+    const std::string line = content.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.empty()) continue;
+    const std::optional<int64_t> of = step_of(line);
+    if (of && *of <= step) {
+      kept += line + "\n";
+    } else {
+      auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+      cut.push_back(json.is_discarded() ? nlohmann::ordered_json(line) : std::move(json));
+    }
+  }
+  if (cut.empty()) return 0;
+  metrics_.reset();
+  event("metrics cut", step, {{"lines", cut}});
+  sync();
+  write_file_atomically(metrics_path(), kept);
+  return static_cast<int64_t>(cut.size());
+}
+
+fs::path RunDirectory::set_aside() {
+  metrics_.reset();
+  events_.reset();
+  int number = 1;
+  const auto folder = [&] { return path_ / fmt::format("previous-{:03}", number); };
+  while (fs::exists(folder())) ++number;
+  make_directories(folder());
+  for (const char* name :
+       {"metrics.jsonl", "events.jsonl", "checkpoints", "tensorboard", "model", "config.toml"}) {
+    if (fs::exists(path_ / name)) rename_durably(path_ / name, folder() / name);
+  }
+  return folder();
+}
+
+int64_t RunDirectory::abandon_checkpoints(int64_t step) {
+  int64_t abandoned = 0;
+  if (!fs::exists(checkpoints())) return 0;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(checkpoints())) found.push_back(entry.path());
+  for (const fs::path& path : found) {
+    const std::string name = path.filename().string();
+    const std::string digits = name.starts_with("step-") ? name.substr(5) : "";
+    const bool checkpoint = !digits.empty() && digits.size() < 19 &&
+                            digits.find_first_not_of("0123456789") == std::string::npos;
+    if (!checkpoint || std::stoll(digits) <= step) continue;
+    fs::path to = path.parent_path() / ("abandoned-" + name);
+    for (int n = 2; fs::exists(to); ++n) {
+      to = path.parent_path() / fmt::format("abandoned-{}-{}", name, n);
+    }
+    rename_durably(path, to);
+    ++abandoned;
+  }
+  return abandoned;
+}
+
+}  // namespace athanor::train

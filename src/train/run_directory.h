@@ -1,0 +1,58 @@
+// A run directory: what a person or a tool wants to know about a run is in it (DESIGN §2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/files.h"
+
+namespace athanor::train {
+
+/// An open run directory, locked against a second run until destroyed.
+class RunDirectory {
+ public:
+  /// Creates the folder if need be. Throws kUsage when it cannot be written, is in use by another process, or holds files
+  /// but no run.
+  explicit RunDirectory(fs::path path);
+
+  const fs::path& path() const { return path_; }
+  fs::path config() const { return path_ / "config.toml"; }
+  fs::path checkpoints() const { return path_ / "checkpoints"; }
+  fs::path tensorboard() const { return path_ / "tensorboard"; }
+  fs::path tokenizer() const { return path_ / "tokenizer"; }
+  fs::path held_out() const { return path_ / "heldout.jsonl"; }
+  fs::path model() const { return path_ / "model"; }
+  /// Packed text of the run's n-th source of text.
+  fs::path shards(size_t source) const;
+
+  /// The resolved config of the run that lies here.
+  std::optional<std::string> stored_config() const;
+
+  /// Appends to events.jsonl: time, the event's name, the step, then `fields`.
+  void event(std::string_view name, int64_t step, const nlohmann::ordered_json& fields);
+  /// Appends a line to metrics.jsonl.
+  void metrics(std::string_view line);
+  /// Makes metrics.jsonl and events.jsonl durable.
+  void sync();
+
+  /// Cuts metrics.jsonl behind `step`; the cut lines go to events.jsonl first, as one event. Returns their number.
+  int64_t cut_metrics(int64_t step);
+  /// Moves what a run left (config, metrics, events, checkpoints, tensorboard, model) into `previous-NNN`, so that another
+  /// one can begin here; tokenizer and shards stay. Returns that folder.
+  fs::path set_aside();
+  /// Renames checkpoints of steps past `step` to `abandoned-step-…`, so that they are never resumed. Returns their number.
+  int64_t abandon_checkpoints(int64_t step);
+
+ private:
+  fs::path metrics_path() const { return path_ / "metrics.jsonl"; }
+  fs::path path_;
+  std::unique_ptr<FileLock> lock_;
+  std::unique_ptr<LineLog> events_;
+  std::unique_ptr<LineLog> metrics_;
+};
+
+}  // namespace athanor::train

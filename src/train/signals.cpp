@@ -1,0 +1,33 @@
+#include "train/signals.h"
+
+#include <csignal>
+
+namespace athanor::train {
+namespace {
+
+volatile std::sig_atomic_t received = 0;
+
+void on_signal(int number) {
+  received = number;
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  received = 0;
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, on_signal);
+}
+
+StopSignals::~StopSignals() {
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+}
+
+bool StopSignals::requested() const { return received != 0; }
+
+std::string StopSignals::name() const { return received == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+}  // namespace athanor::train
