@@ -1,9 +1,13 @@
 #include "ops/matrix.h"
 
-#include <string>
+#include <fmt/format.h>
+
+#include <array>
 
 #include "base/log.h"
+#include "ops/cpu/matrix_products.h"
 #include "ops/cpu/reference/matrix_reference.h"
+#include "ops/matrix_internal.h"
 
 namespace athanor::ops {
 namespace {
@@ -16,12 +20,88 @@ void fit(bool condition, const char* op, const char* what) {
   if (!condition) throw bug(std::string(op) + ": " + what);
 }
 
+bool reporting() {
+  static const bool enabled = log::verbose("kernels");
+  return enabled;
+}
+
+/// The fast kernel for a product in `compute` that touches tensors of these dtypes; null: the plain
+/// twin does it.
+const cpu::MatrixKernel* fast_kernel(const Context& ctx, DType compute,
+                                     std::initializer_list<DType> dtypes) {
+  if (ctx.isa() == Isa::kReference || compute == DType::kF64) return nullptr;
+  for (const DType dtype : dtypes) {
+    if (dtype == DType::kF64) return nullptr;
+  }
+  return &cpu::matrix_kernel(ctx.isa(), compute);
+}
+
+void report(const Context& ctx, const char* op, int64_t m, int64_t n, int64_t k,
+            const cpu::MatrixKernel* kernel) {
+  if (!reporting() || ctx.planning()) return;
+  const std::string shape = fmt::format("{}x{}x{}", m, n, k);
+  if (kernel != nullptr) {
+    report_kernel(op, shape, kernel->name, kernel->why);
+  } else {
+    report_kernel(op, shape, "reference",
+                  ctx.isa() == Isa::kReference ? "asked for" : "f64 has no fast kernel");
+  }
+}
+
+void check_compute(DType compute, const char* op) {
+  fit(is_act(compute), op, "products are computed in f64, f32 or bf16");
+}
+
+/// offsets rise from 0 to at most `rows`; they are data, so they are looked at only when there is
+/// some.
+void check_offsets(const Context& ctx, std::span<const int64_t> offsets, size_t groups,
+                   int64_t rows, const char* op) {
+  fit(groups >= 1 && offsets.size() == groups + 1, op, "offsets needs one entry more than groups");
+  if (ctx.planning()) return;
+  fit(offsets[0] == 0 && offsets.back() <= rows, op, "offsets must run from 0 to at most t");
+  for (size_t g = 0; g < groups; ++g) {
+    fit(offsets[g] <= offsets[g + 1], op, "offsets must rise");
+  }
+}
+
+void check_linear(const char* op, const Tensor& x, const PackedMatrix& w, const Tensor& y,
+                  const LinearOptions& options) {
+  fit(!w.empty(), op, "w was never packed");
+  fit(x.cols() == w.k && y.cols() == w.n && x.rows() == y.rows(), op,
+      "x [t, k], w [n, k] and y [t, n] do not fit");
+  fit(is_act(x.dtype()) && is_act(y.dtype()), op, "x and y must be real or bf16");
+  fit(options.bias.empty() || (options.bias.numel() == w.n && is_real(options.bias.dtype())), op,
+      "bias must be real [n]");
+  fit(!options.accumulate || is_real(y.dtype()), op, "accumulation needs a real y");
+}
+
+void check_outer(const char* op, DType compute, const Tensor& dy, const Tensor& x, int64_t n,
+                 const Tensor& dw) {
+  check_compute(compute, op);
+  fit(dy.rows() == x.rows() && n == dy.cols() && dw.cols() == x.cols(), op,
+      "dy [t, n], x [t, k] and dw [n, k] do not fit");
+  fit(is_real(dw.dtype()) && is_act(dy.dtype()) && is_act(x.dtype()), op,
+      "dw must be real, dy and x real or bf16");
+}
+
+void pack_as(Context& ctx, const char* op, const Tensor& w, bool transposed,
+             const PackedMatrix& out) {
+  fit(!out.empty() && is_act(w.dtype()) && (transposed ? w.cols() : w.rows()) == out.n &&
+          (transposed ? w.rows() : w.cols()) == out.k,
+      op, "w and the packed matrix differ in shape");
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, out.dtype, {w.dtype()});
+  report(ctx, op, 1, out.n, out.k, kernel);
+  if (kernel != nullptr) {
+    cpu::pack(ctx, *kernel, w, transposed, out);
+  } else if (!ctx.planning()) {
+    reference::pack(ctx.threads(), w, transposed, out);
+  }
+}
+
 }  // namespace
 
 size_t PackedMatrix::bytes(DType dtype, int64_t n, int64_t k) {
-  const int64_t columns = (n + 15) / 16 * 16;
-  const int64_t depth = (k + 1) / 2 * 2;
-  return static_cast<size_t>(columns * depth) * size_of(dtype);
+  return static_cast<size_t>(cpu::panels_of(n) * cpu::panel_bytes(dtype, k));
 }
 
 PackedMatrix PackedMatrix::allocate(Arena& arena, DType dtype, int64_t n, int64_t k) {
@@ -29,76 +109,105 @@ PackedMatrix PackedMatrix::allocate(Arena& arena, DType dtype, int64_t n, int64_
   return {dtype, n, k, static_cast<std::byte*>(arena.allocate(bytes(dtype, n, k)))};
 }
 
-void pack(Context& ctx, const Tensor& w, PackedMatrix& out) {
-  fit(!out.empty() && w.rows() == out.n && w.cols() == out.k && is_act(w.dtype()), "pack",
-      "w does not have the packed matrix's shape [n, k]");
-  if (ctx.planning()) return;
-  reference::pack(ctx.threads(), w, false, out);
-}
+void pack(Context& ctx, const Tensor& w, PackedMatrix& out) { pack_as(ctx, "pack", w, false, out); }
 
 void pack_transposed(Context& ctx, const Tensor& w, PackedMatrix& out) {
-  fit(!out.empty() && w.rows() == out.k && w.cols() == out.n && is_act(w.dtype()),
-      "pack_transposed", "w does not have the packed matrix's shape [k, n]");
-  if (ctx.planning()) return;
-  reference::pack(ctx.threads(), w, true, out);
+  pack_as(ctx, "pack_transposed", w, true, out);
 }
 
 void linear(Context& ctx, const Tensor& x, const PackedMatrix& w, const Tensor& y,
             const LinearOptions& options) {
-  fit(x.cols() == w.k && y.cols() == w.n && x.rows() == y.rows(), "linear",
-      "x [t, k], w [n, k] and y [t, n] do not fit");
-  fit(is_act(x.dtype()) && is_act(y.dtype()), "linear", "x and y must be real or bf16");
-  fit(options.bias.empty() || (options.bias.numel() == w.n && is_real(options.bias.dtype())),
-      "linear", "bias must be real [n]");
-  fit(!options.accumulate || is_real(y.dtype()), "linear", "accumulation needs a real y");
-  if (ctx.planning()) return;
-  reference::linear(ctx.threads(), x, w, y, options);
-}
-
-void accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
-                      const Tensor& dw) {
-  fit(dy.rows() == x.rows() && dw.rows() == dy.cols() && dw.cols() == x.cols(), "accumulate_outer",
-      "dy [t, n], x [t, k] and dw [n, k] do not fit");
-  fit(is_real(dw.dtype()) && is_act(dy.dtype()) && is_act(x.dtype()), "accumulate_outer",
-      "dw must be real, dy and x real or bf16");
-  if (ctx.planning()) return;
-  reference::accumulate_outer(ctx.threads(), compute, dy, x, dw);
+  check_linear("linear", x, w, y, options);
+  const DType bias = options.bias.empty() ? w.dtype : options.bias.dtype();
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, w.dtype, {x.dtype(), y.dtype(), bias});
+  report(ctx, "linear", x.rows(), w.n, w.k, kernel);
+  if (kernel != nullptr) {
+    const std::array<int64_t, 2> offsets{0, x.rows()};
+    cpu::grouped_linear(ctx, *kernel, x, offsets, std::span(&w, 1), y, options);
+  } else if (!ctx.planning()) {
+    reference::linear(ctx.threads(), x, w, y, options);
+  }
 }
 
 void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offsets,
                     std::span<const PackedMatrix> w, const Tensor& y, bool accumulate) {
-  fit(offsets.size() == w.size() + 1, "grouped_linear", "offsets needs one entry more than groups");
+  const char* op = "grouped_linear";
+  const LinearOptions options{.bias = {}, .accumulate = accumulate};
+  check_offsets(ctx, offsets, w.size(), x.rows(), op);
+  for (const PackedMatrix& group : w) {
+    fit(group.dtype == w[0].dtype, op, "all groups' w must have one dtype");
+    check_linear(op, x, group, y, options);
+  }
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, w[0].dtype, {x.dtype(), y.dtype()});
+  report(ctx, op, x.rows(), w[0].n, w[0].k, kernel);
+  if (kernel != nullptr) {
+    cpu::grouped_linear(ctx, *kernel, x, offsets, w, y, options);
+    return;
+  }
   if (ctx.planning()) return;
   for (size_t g = 0; g < w.size(); ++g) {
     const int64_t rows = offsets[g + 1] - offsets[g];
-    if (rows == 0) continue;
     reference::linear(ctx.threads(), x.slice_rows(offsets[g], rows), w[g],
-                      y.slice_rows(offsets[g], rows), {.bias = {}, .accumulate = accumulate});
+                      y.slice_rows(offsets[g], rows), options);
+  }
+}
+
+void accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
+                      const Tensor& dw) {
+  check_outer("accumulate_outer", compute, dy, x, dw.rows(), dw);
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
+  report(ctx, "accumulate_outer", dw.rows(), dw.cols(), x.rows(), kernel);
+  if (kernel != nullptr) {
+    const std::array<int64_t, 2> offsets{0, x.rows()};
+    cpu::grouped_accumulate_outer(ctx, *kernel, dy, x, offsets, 1, dw);
+  } else if (!ctx.planning()) {
+    reference::accumulate_outer(ctx.threads(), compute, dy, x, dw);
   }
 }
 
 void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
                               std::span<const int64_t> offsets, const Tensor& dw) {
-  fit(static_cast<int64_t>(offsets.size()) == dw.dim(0) + 1, "grouped_accumulate_outer",
-      "offsets needs one entry more than groups");
+  const char* op = "grouped_accumulate_outer";
+  fit(dw.rank() == 3, op, "dw must be [groups, n, k]");
+  const int64_t groups = dw.dim(0);
+  check_offsets(ctx, offsets, static_cast<size_t>(groups), x.rows(), op);
+  check_outer(op, compute, dy, x, dw.dim(1), dw);
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
+  report(ctx, op, dw.dim(1), dw.cols(), x.rows(), kernel);
+  if (kernel != nullptr) {
+    cpu::grouped_accumulate_outer(ctx, *kernel, dy, x, offsets, groups, dw);
+    return;
+  }
   if (ctx.planning()) return;
-  for (int64_t g = 0; g < dw.dim(0); ++g) {
+  for (int64_t g = 0; g < groups; ++g) {
     const int64_t rows = offsets[g + 1] - offsets[g];
-    if (rows == 0) continue;
     reference::accumulate_outer(ctx.threads(), compute, dy.slice_rows(offsets[g], rows),
                                 x.slice_rows(offsets[g], rows), dw.at(g));
   }
 }
 
-void matmul(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& c,
-            const MatmulOptions& options) {
-  const int64_t depth = options.transpose_a ? a.rows() : a.cols();
+void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& c,
+             const MatmulOptions& options, bool symmetric) {
+  const int64_t k = options.transpose_a ? a.rows() : a.cols();
+  check_compute(compute, "matmul");
   fit((options.transpose_a ? a.cols() : a.rows()) == c.rows() &&
           (options.transpose_b ? b.rows() : b.cols()) == c.cols() &&
-          (options.transpose_b ? b.cols() : b.rows()) == depth,
+          (options.transpose_b ? b.cols() : b.rows()) == k,
       "matmul", "op(A) [m, k], op(B) [k, n] and C [m, n] do not fit");
-  if (ctx.planning()) return;
-  reference::matmul(ctx.threads(), compute, a, b, c, options);
+  fit(is_act(a.dtype()) && is_act(b.dtype()) && is_real(c.dtype()), "matmul",
+      "A and B must be real or bf16, C real");
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {a.dtype(), b.dtype(), c.dtype()});
+  report(ctx, "matmul", c.rows(), c.cols(), k, kernel);
+  if (kernel != nullptr) {
+    cpu::matmul(ctx, *kernel, a, b, c, options, symmetric);
+  } else if (!ctx.planning()) {
+    reference::matmul(ctx.threads(), compute, a, b, c, options);
+  }
+}
+
+void matmul(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& c,
+            const MatmulOptions& options) {
+  product(ctx, compute, a, b, c, options, false);
 }
 
 }  // namespace athanor::ops

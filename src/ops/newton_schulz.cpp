@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/matrix.h"
+#include "ops/matrix_internal.h"
 
 namespace athanor::ops {
 namespace {
@@ -74,9 +74,9 @@ void iterate(Context& ctx, DType compute, const Tensor& g, const Tensor& out, in
     normalise<T>(ctx.threads(), g, norm, transposed, x);
   }
   for (int step = 0; step < steps; ++step) {
-    matmul(ctx, compute, x, x, a, {.transpose_b = true});
+    product(ctx, compute, x, x, a, {.transpose_b = true}, true);
     if (!ctx.planning()) copy<T>(a, b);
-    matmul(ctx, compute, a, a, b, {.alpha = kC, .beta = kB});
+    product(ctx, compute, a, a, b, {.alpha = kC, .beta = kB}, true);
     if (!ctx.planning()) copy<T>(x, next);
     matmul(ctx, compute, b, x, next, {.alpha = 1.0, .beta = kA});
     std::swap(x, next);

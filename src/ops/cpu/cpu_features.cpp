@@ -4,6 +4,10 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/log.h"
+#include "ops/cpu/matrix_check.h"
+#include "ops/cpu/matrix_families.h"
 #endif
 
 namespace athanor::ops::cpu {
@@ -37,7 +41,10 @@ bool has_amx() {
   // permission.
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return false;
+  if (computes_exactly(kMatrixAmxBf16)) return true;
+  log::warning("the tile unit (AMX) of this CPU gives wrong products: using avx512bf16");
+  return false;
 }
 
 #else

@@ -1,0 +1,166 @@
+// Packing, shared by all families in the way of matrix_vector_inl.h: plain loops over 16 columns,
+// which the compiler vectorises with the including file's instruction set.
+#pragma once
+
+#include "ops/cpu/matrix_vector_inl.h"
+
+namespace athanor::ops::cpu {
+namespace {
+
+/// How the elements of a source row become those of a panel: From and To are float, or uint16_t for
+/// bf16.
+inline void convert(float from, float& to) { to = from; }
+inline void convert(uint16_t from, uint16_t& to) { to = from; }
+inline void convert(float from, uint16_t& to) { to = bf16_bits(from); }
+inline void convert(uint16_t from, float& to) { to = float_of_bf16(from); }
+
+template <class From, class To>
+void convert_row_as(const std::byte* from, std::byte* to, int64_t count, int64_t padded) {
+  const auto* source = reinterpret_cast<const From*>(from);
+  auto* target = reinterpret_cast<To*>(to);
+  for (int64_t i = 0; i < count; ++i) convert(source[i], target[i]);
+  for (int64_t i = count; i < padded; ++i) target[i] = To{};
+}
+
+template <class To>
+void convert_row(const std::byte* from, DType from_dtype, std::byte* to, int64_t count,
+                 int64_t padded) {
+  if (from_dtype == DType::kBF16) {
+    convert_row_as<uint16_t, To>(from, to, count, padded);
+  } else {
+    convert_row_as<float, To>(from, to, count, padded);
+  }
+}
+
+/// One line from 16 columns of row `even` and, for bf16, of row `odd`.
+template <class From>
+void pack_line(const From* even, const From* odd, uint16_t* line) {
+  uint16_t first[kPanelColumns];
+  uint16_t second[kPanelColumns];
+  for (int i = 0; i < kPanelColumns; ++i) convert(even[i], first[i]);
+  for (int i = 0; i < kPanelColumns; ++i) convert(odd[i], second[i]);
+  uint32_t pairs[kPanelColumns];
+  for (int i = 0; i < kPanelColumns; ++i) {
+    pairs[i] = first[i] | static_cast<uint32_t>(second[i]) << 16;
+  }
+  std::memcpy(line, pairs, sizeof pairs);
+}
+
+template <class From>
+void pack_line(const From* even, const From* odd, float* line) {
+  for (int i = 0; i < kPanelColumns; ++i) convert(even[i], line[i]);
+  for (int i = 0; i < kPanelColumns; ++i) convert(odd[i], line[kPanelColumns + i]);
+}
+
+template <class From, class To>
+void pack_columns_as(const PackBlock& block) {
+  // A pair of rows fills one line of bf16 or two of f32.
+  constexpr int64_t kPairBytes = sizeof(To) * 2 * kPanelColumns;
+  constexpr int64_t kPanelsAtOnce = 8;  // a row is read in long runs while few lines are open
+  const From zeros[kPanelColumns] = {};
+  const auto* from = reinterpret_cast<const From*>(block.from);
+  const int64_t whole = block.columns / kPanelColumns;
+  for (int64_t start = 0; start < whole; start += kPanelsAtOnce) {
+    const int64_t end = smaller(whole, start + kPanelsAtOnce);
+    for (int64_t row = 0; row < block.rows; row += 2) {
+      const From* even = from + row * block.from_stride;
+      const bool paired = row + 1 < block.rows;
+      std::byte* to = block.to + row / 2 * kPairBytes;
+      for (int64_t panel = start; panel < end; ++panel) {
+        const int64_t column = panel * kPanelColumns;
+        pack_line(even + column, paired ? even + block.from_stride + column : zeros,
+                  reinterpret_cast<To*>(to + panel * block.to_stride));
+      }
+    }
+  }
+  const int64_t rest = block.columns - whole * kPanelColumns;
+  if (rest == 0) return;
+  for (int64_t row = 0; row < block.rows; row += 2) {
+    From even[kPanelColumns] = {};
+    From odd[kPanelColumns] = {};
+    const From* source = from + row * block.from_stride + whole * kPanelColumns;
+    for (int64_t i = 0; i < rest; ++i) even[i] = source[i];
+    if (row + 1 < block.rows) {
+      for (int64_t i = 0; i < rest; ++i) odd[i] = source[block.from_stride + i];
+    }
+    pack_line(even, odd,
+              reinterpret_cast<To*>(block.to + whole * block.to_stride + row / 2 * kPairBytes));
+  }
+}
+
+template <class From, class To>
+void pack_rows_as(const PackBlock& block) {
+  constexpr int64_t kPairBytes = sizeof(To) * 2 * kPanelColumns;
+  constexpr int64_t kPairsAtOnce =
+      16;  // a block of 16 rows by 32 columns is turned inside the first-level cache
+  for (int64_t row = 0; row < block.rows; row += kPanelColumns) {
+    const int64_t lanes = smaller(kPanelColumns, block.rows - row);
+    std::byte* panel = block.to + row / kPanelColumns * block.to_stride;
+    for (int64_t column = 0; column < block.columns; column += 2 * kPairsAtOnce) {
+      const int64_t count = smaller(2 * kPairsAtOnce, block.columns - column);
+      To turned[kPairsAtOnce][2][kPanelColumns] = {};
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        const From* from =
+            reinterpret_cast<const From*>(block.from) + (row + lane) * block.from_stride + column;
+        for (int64_t i = 0; i < count; ++i) convert(from[i], turned[i / 2][i % 2][lane]);
+      }
+      for (int64_t pair = 0; pair < (count + 1) / 2; ++pair) {
+        pack_line(turned[pair][0], turned[pair][1],
+                  reinterpret_cast<To*>(panel + (column / 2 + pair) * kPairBytes));
+      }
+    }
+  }
+}
+
+template <class To>
+void pack_columns(const PackBlock& block) {
+  if (block.from_dtype == DType::kBF16) {
+    pack_columns_as<uint16_t, To>(block);
+  } else {
+    pack_columns_as<float, To>(block);
+  }
+}
+
+template <class To>
+void pack_rows(const PackBlock& block) {
+  if (block.from_dtype == DType::kBF16) {
+    pack_rows_as<uint16_t, To>(block);
+  } else {
+    pack_rows_as<float, To>(block);
+  }
+}
+
+/// The table entry of a family's vector kernel.
+template <class Ops>
+constexpr MatrixKernel vector_kernel(const char* name, const char* why) {
+  if constexpr (Ops::kCompute == DType::kBF16) {
+    return {name,
+            why,
+            DType::kBF16,
+            128,
+            256,
+            multiply_scratch<Ops>,
+            multiply<Ops>,
+            pack_rows<uint16_t>,
+            pack_columns<uint16_t>,
+            convert_row<uint16_t>,
+            spin_registers<Ops>,
+            spin_flops<Ops>()};
+  } else {
+    return {name,
+            why,
+            DType::kF32,
+            128,
+            256,
+            multiply_scratch<Ops>,
+            multiply<Ops>,
+            pack_rows<float>,
+            pack_columns<float>,
+            convert_row<float>,
+            spin_registers<Ops>,
+            spin_flops<Ops>()};
+  }
+}
+
+}  // namespace
+}  // namespace athanor::ops::cpu

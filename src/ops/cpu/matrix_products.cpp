@@ -1,0 +1,262 @@
+#include "ops/cpu/matrix_products.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/cpu/matrix_driver.h"
+
+namespace athanor::ops::cpu {
+namespace {
+
+/// Rows that are converted at a time where x has another dtype than the product: bounds the
+/// scratch.
+constexpr int64_t kConvertRows = 2048;
+/// Tokens of one sum of weight gradients, and tokens packed at a time: enough for the sums' traffic
+/// to be small beside their products, few enough to bound the scratch. A group's sums are cut at
+/// multiples of the former.
+constexpr int64_t kOuterTokens = 1024;
+constexpr int64_t kOuterWave = 2 * kOuterTokens;
+/// Rows of dw computed at a time (a vocabulary has many).
+constexpr int64_t kOuterRows = 8192;
+
+std::byte* bytes_from(const Context& ctx, int64_t bytes) {
+  return static_cast<std::byte*>(ctx.scratch().allocate(static_cast<size_t>(bytes)));
+}
+
+template <class T>
+std::span<T> array_from(const Context& ctx, int64_t count) {
+  auto* data = static_cast<T*>(ctx.scratch().allocate(sizeof(T) * static_cast<size_t>(count)));
+  return {data, static_cast<size_t>(count)};
+}
+
+int64_t stride_bytes(const Tensor& t) {
+  return t.row_stride() * static_cast<int64_t>(size_of(t.dtype()));
+}
+
+/// A pair of bf16 is read whole, so an odd depth is copied and padded, as is another dtype.
+bool readable_as_it_lies(const MatrixKernel& kernel, const Tensor& a) {
+  return a.dtype() == kernel.compute && (kernel.compute == DType::kF32 || a.cols() % 2 == 0);
+}
+
+std::span<const float> floats(const Tensor& t) {
+  if (t.empty()) return {};
+  return {t.as<float>(), static_cast<size_t>(t.numel())};
+}
+
+}  // namespace
+
+void pack(const Context& ctx, const MatrixKernel& kernel, const Tensor& w, bool transposed,
+          const PackedMatrix& out) {
+  if (ctx.planning()) return;
+  const std::array job{pack_job(w, transposed, out.data, panel_bytes(out.dtype, out.k))};
+  run_packs(ctx, kernel, job);
+}
+
+void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor& x,
+                    std::span<const int64_t> offsets, std::span<const PackedMatrix> w,
+                    const Tensor& y, const LinearOptions& options) {
+  const int64_t n = w[0].n;
+  const int64_t k = w[0].k;
+  const int64_t lines = lines_of(kernel.compute, k);
+  const bool direct = readable_as_it_lies(kernel, x);
+  const int64_t row_bytes = direct ? stride_bytes(x) : lines * 4;
+  const ArenaScope scope(ctx.scratch());
+  const auto products = array_from<MatrixBlock>(ctx, static_cast<int64_t>(w.size()));
+  std::byte* converted =
+      direct ? nullptr : bytes_from(ctx, std::min(x.rows(), kConvertRows) * row_bytes);
+  std::byte* scratch = product_scratch(ctx, kernel, x.rows(), n, lines);
+  if (ctx.planning()) return;
+
+  const std::span<const float> bias = floats(options.bias);
+  const int64_t end = offsets.back();
+  const int64_t step = direct ? std::max<int64_t>(end, 1) : kConvertRows;
+  size_t group = 0;
+  for (int64_t begin = 0; begin < end; begin += step) {
+    const int64_t stop = std::min(end, begin + step);
+    if (!direct) convert_rows(ctx, kernel, x.slice_rows(begin, stop - begin), converted, row_bytes);
+    size_t count = 0;
+    while (group < w.size() && offsets[group] < stop) {
+      const int64_t first = std::max(begin, offsets[group]);
+      const int64_t last = std::min(stop, offsets[group + 1]);
+      if (last > first) {
+        products[count++] = {
+            .a = direct ? x.data() + first * row_bytes : converted + (first - begin) * row_bytes,
+            .a_stride = row_bytes,
+            .b = w[group].data,
+            .b_stride = panel_bytes(kernel.compute, k),
+            .rows = last - first,
+            .columns = n,
+            .lines = lines,
+            .y = y.data() + first * stride_bytes(y),
+            .y_dtype = y.dtype(),
+            .y_stride = y.row_stride(),
+            .bias = bias.empty() ? nullptr : bias.data(),
+            .beta = options.accumulate ? 1.0F : 0.0F};
+      }
+      if (offsets[group + 1] > stop) break;  // the rest of this group is the next step's
+      ++group;
+    }
+    run_products(ctx, kernel, products.first(count), scratch);
+  }
+}
+
+namespace {
+
+/// Tokens [begin, begin + count) of one group: one sum.
+struct Piece {
+  int64_t group;
+  int64_t begin;
+  int64_t count;
+};
+
+/// Cuts groups into pieces and hands them out in waves that fit the scratch and hold no group
+/// twice.
+class Waves {
+ public:
+  explicit Waves(std::span<const int64_t> offsets) : offsets_(offsets), next_(offsets[0]) {}
+
+  size_t fill(std::span<Piece> pieces) {
+    size_t count = 0;
+    int64_t tokens = 0;
+    while (group_ + 1 < offsets_.size()) {
+      if (next_ == offsets_[group_ + 1]) {
+        ++group_;
+        continue;
+      }
+      const int64_t size = std::min(kOuterTokens, offsets_[group_ + 1] - next_);
+      const bool again = count > 0 && pieces[count - 1].group == static_cast<int64_t>(group_);
+      if (again || tokens + size + size % 2 > kOuterWave) break;
+      pieces[count++] = {static_cast<int64_t>(group_), next_, size};
+      tokens += size + size % 2;
+      next_ += size;
+    }
+    return count;
+  }
+
+ private:
+  std::span<const int64_t> offsets_;
+  size_t group_ = 0;
+  int64_t next_;
+};
+
+}  // namespace
+
+void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,
+                              const Tensor& x, std::span<const int64_t> offsets, int64_t groups,
+                              const Tensor& dw) {
+  const int64_t n = dy.cols();
+  const int64_t k = x.cols();
+  const int64_t block_rows = std::min(n, kOuterRows);
+  const int64_t most_pieces = std::min(groups, dy.rows());
+  // Every piece is padded by at most one token.
+  const int64_t tokens = std::min(kOuterWave, (dy.rows() + most_pieces + 1) / 2 * 2);
+  const int64_t longest = std::min(kOuterTokens, dy.rows());
+  const ArenaScope scope(ctx.scratch());
+  const auto pieces = array_from<Piece>(ctx, most_pieces);
+  const auto products = array_from<MatrixBlock>(ctx, most_pieces);
+  const auto jobs = array_from<PackJob>(ctx, 2 * most_pieces);
+  std::byte* const left =
+      bytes_from(ctx, panels_of(block_rows) * panel_bytes(kernel.compute, tokens));
+  std::byte* const right = bytes_from(ctx, panels_of(k) * panel_bytes(kernel.compute, tokens));
+  std::byte* scratch =
+      product_scratch(ctx, kernel, block_rows, k, lines_of(kernel.compute, longest));
+  if (ctx.planning()) return;
+
+  for (int64_t row = 0; row < n; row += block_rows) {
+    const int64_t rows = std::min(block_rows, n - row);
+    Waves waves(offsets);
+    for (size_t count = waves.fill(pieces); count > 0; count = waves.fill(pieces)) {
+      std::byte* a = left;
+      std::byte* b = right;
+      for (size_t i = 0; i < count; ++i) {
+        const Piece& piece = pieces[i];
+        const int64_t stride = panel_bytes(kernel.compute, piece.count);
+        jobs[2 * i] =
+            pack_job(dy.slice_rows(piece.begin, piece.count).columns(row, rows), true, a, stride);
+        jobs[2 * i + 1] = pack_job(x.slice_rows(piece.begin, piece.count), true, b, stride);
+        products[i] = {.a = a,
+                       .a_stride = stride,
+                       .a_panels = true,
+                       .b = b,
+                       .b_stride = stride,
+                       .rows = rows,
+                       .columns = k,
+                       .lines = lines_of(kernel.compute, piece.count),
+                       .y = dw.data() + (piece.group * n + row) * stride_bytes(dw),
+                       .y_dtype = dw.dtype(),
+                       .y_stride = dw.row_stride(),
+                       .beta = 1.0F};
+        a += panels_of(rows) * stride;
+        b += panels_of(k) * stride;
+      }
+      run_packs(ctx, kernel, jobs.first(2 * count));
+      run_products(ctx, kernel, products.first(count), scratch);
+    }
+  }
+}
+
+namespace {
+
+/// Copies the lower triangle of square c to the upper one.
+void mirror(const Context& ctx, const Tensor& c) {
+  constexpr int64_t kBlock = 32;
+  const int64_t n = c.rows();
+  ctx.threads().run((n + kBlock - 1) / kBlock, [&](int64_t task, int) {
+    for (int64_t column = task * kBlock; column < n; column += kBlock) {
+      for (int64_t i = task * kBlock; i < std::min(n, (task + 1) * kBlock); ++i) {
+        float* row = c.row<float>(i);
+        for (int64_t j = std::max(column, i + 1); j < std::min(n, column + kBlock); ++j) {
+          row[j] = c.row<float>(j)[i];
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void matmul(const Context& ctx, const MatrixKernel& kernel, const Tensor& a, const Tensor& b,
+            const Tensor& c, const MatmulOptions& options, bool symmetric) {
+  const int64_t m = c.rows();
+  const int64_t n = c.cols();
+  const int64_t k = options.transpose_a ? a.rows() : a.cols();
+  const int64_t lines = lines_of(kernel.compute, k);
+  const int64_t panel = panel_bytes(kernel.compute, k);
+  const bool direct = !options.transpose_a && readable_as_it_lies(kernel, a);
+  const ArenaScope scope(ctx.scratch());
+  std::byte* right = bytes_from(ctx, panels_of(n) * panel);
+  std::byte* left = nullptr;
+  if (options.transpose_a) {
+    left = bytes_from(ctx, panels_of(m) * panel);
+  } else if (!direct) {
+    left = bytes_from(ctx, m * lines * 4);
+  }
+  std::byte* scratch = product_scratch(ctx, kernel, m, n, lines);
+  if (ctx.planning()) return;
+
+  const std::array jobs{pack_job(b, !options.transpose_b, right, panel),
+                        pack_job(a, true, left, panel)};
+  run_packs(ctx, kernel, std::span(jobs).first(options.transpose_a ? 2 : 1));
+  MatrixBlock product{.a = left,
+                      .a_stride = panel,
+                      .a_panels = options.transpose_a,
+                      .b = right,
+                      .b_stride = panel,
+                      .rows = m,
+                      .columns = n,
+                      .lines = lines,
+                      .y = c.data(),
+                      .y_dtype = c.dtype(),
+                      .y_stride = c.row_stride(),
+                      .alpha = static_cast<float>(options.alpha),
+                      .beta = static_cast<float>(options.beta)};
+  if (!options.transpose_a) {
+    product.a = direct ? a.data() : left;
+    product.a_stride = direct ? stride_bytes(a) : lines * 4;
+    if (!direct) convert_rows(ctx, kernel, a, left, lines * 4);
+  }
+  run_products(ctx, kernel, std::span(&product, 1), scratch, symmetric);
+  if (symmetric) mirror(ctx, c);
+}
+
+}  // namespace athanor::ops::cpu

@@ -1,0 +1,32 @@
+// The products of ops/matrix.h on a fast kernel: which factor is packed, converted or read as it
+// lies. Tensors are f32 or bf16; shapes were checked at the door. While planning only the scratch
+// is taken.
+#pragma once
+
+#include <span>
+
+#include "ops/cpu/matrix_kernel.h"
+#include "ops/matrix.h"
+
+namespace athanor::ops::cpu {
+
+/// Packs w [n, k], or transposed [k, n], into out.
+void pack(const Context& ctx, const MatrixKernel& kernel, const Tensor& w, bool transposed,
+          const PackedMatrix& out);
+
+/// Rows [offsets[g], offsets[g+1]) of y from those of x times w[g], all groups at once. `options`
+/// holds for every group.
+void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor& x,
+                    std::span<const int64_t> offsets, std::span<const PackedMatrix> w,
+                    const Tensor& y, const LinearOptions& options);
+
+/// dw[g] += Σ over group g's tokens of dy ⊗ x; dw is [groups · n, k].
+void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,
+                              const Tensor& x, std::span<const int64_t> offsets, int64_t groups,
+                              const Tensor& dw);
+
+/// As ops::matmul. `symmetric` says that C will be: one triangle is computed and mirrored.
+void matmul(const Context& ctx, const MatrixKernel& kernel, const Tensor& a, const Tensor& b,
+            const Tensor& c, const MatmulOptions& options, bool symmetric);
+
+}  // namespace athanor::ops::cpu
