@@ -39,4 +39,10 @@ std::string Checksum::of(const void* data, size_t bytes) {
   return to_hex(XXH3_128bits(data, bytes));
 }
 
+std::array<unsigned char, 16> Checksum::digest_of(const void* data, size_t bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
+  return std::to_array(canonical.digest);
+}
+
 }  // namespace athanor

@@ -1,6 +1,7 @@
 // Checksums of stored bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -18,6 +19,8 @@ class Checksum {
   std::string hex() const;
 
   static std::string of(const void* data, size_t bytes);
+  /// The same as its 16 bytes, in the order of the hex digits; allocates nothing.
+  static std::array<unsigned char, 16> digest_of(const void* data, size_t bytes);
 
  private:
   struct State;
