@@ -21,7 +21,14 @@ struct ShardEntry {
   uint64_t documents = 0;
   uint64_t text_bytes = 0;  ///< UTF-8 bytes of the documents
   uint64_t file_bytes = 0;
-  std::string checksum;  ///< of the shard's header, which holds those of all other parts
+  std::string checksum;  ///< of its frame, which holds those of all other parts
+};
+
+/// A whole file of a pack that is no shard: the tokenizer's files, heldout.jsonl.
+struct SideFile {
+  std::string file;
+  uint64_t file_bytes = 0;
+  std::string checksum;
 };
 
 /// What index.json says: everything about a pack but the tokens.
@@ -33,6 +40,7 @@ struct PackIndex {
   bool eos = false;
   std::vector<ShardEntry> train;
   std::vector<ShardEntry> held_out;
+  std::vector<SideFile> files;
 
   const std::vector<ShardEntry>& shards(Split split) const {
     return split == Split::kTrain ? train : held_out;
@@ -72,7 +80,7 @@ class TokenSource {
 /// data_error names shard and block.
 std::unique_ptr<TokenSource> open_pack(const fs::path& pack, Split split = Split::kTrain);
 
-/// Reads and checks every byte of both splits; data_error names the first damaged file and block.
+/// Reads and checks every byte of every file; data_error names the first damaged file and block.
 void verify_pack(const fs::path& pack);
 
 /// data_error, naming both, unless the pack was made with this tokenizer.
