@@ -106,6 +106,7 @@ Perplexity measure_perplexity(const PerplexityOptions& options) {
   if (!std::isfinite(result.nats)) {
     throw numbers_error("the model's losses are not finite; its weights are damaged or diverged");
   }
+  progress.update(static_cast<int64_t>(sources.bytes()));
   progress.finish();
   result.bits_per_byte = result.nats / math::log(2.0) / static_cast<double>(result.bytes);
   result.perplexity = math::exp(result.nats / static_cast<double>(result.tokens));

@@ -1,0 +1,127 @@
+// The command line's manners: help, version, what is refused, and a stdout that cannot be written.
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+
+namespace athanor::test {
+namespace {
+
+const std::vector<std::vector<std::string>> kVerbs = {
+    {"train"},
+    {"generate"},
+    {"probe"},
+    {"eval", "perplexity"},
+    {"tokenizer", "train"},
+    {"tokenizer", "encode"},
+    {"tokenizer", "decode"},
+    {"tokenizer", "inspect"},
+    {"data", "pack"},
+    {"data", "inspect"},
+    {"data", "verify"},
+    {"checkpoint", "inspect"},
+    {"checkpoint", "verify"},
+    {"checkpoint", "export"},
+    {"plan", "memory"},
+    {"bench", "gemm"},
+};
+
+std::string path_of(const std::vector<std::string>& verb) {
+  std::string path = "athanor";
+  for (const std::string& word : verb) path += " " + word;
+  return path;
+}
+
+TEST(CommandLine, EveryVerbHasHelpWithAnExample) {
+  for (std::vector<std::string> verb : kVerbs) {
+    const std::string path = path_of(verb);
+    verb.push_back("--help");
+    const Outcome help = athanor(verb);
+    EXPECT_EQ(help.code, 0) << path;
+    EXPECT_EQ(help.err, "") << path;
+    EXPECT_NE(help.out.find("Example:\n  " + path + " "), std::string::npos) << help.out;
+  }
+}
+
+TEST(CommandLine, TheProgramsHelpListsTheVerbs) {
+  const Outcome help = athanor({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const auto& verb : kVerbs) {
+    EXPECT_NE(help.out.find("\n  " + verb.front() + " "), std::string::npos) << help.out;
+  }
+}
+
+TEST(CommandLine, AVerbWithoutWhatItNeedsIsRefused) {
+  for (const std::vector<std::string>& verb : kVerbs) {
+    if (verb.front() != "bench") expect_refusal(athanor(verb), 2, path_of(verb) + " --help");
+  }
+}
+
+TEST(CommandLine, VersionNamesCommitAndKernels) {
+  const Outcome version = athanor({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(lines_of(version.out), 1);
+  EXPECT_TRUE(version.out.starts_with("athanor 0.")) << version.out;
+  EXPECT_NE(version.out.find(", commit "), std::string::npos);
+  EXPECT_NE(version.out.find(", kernels "), std::string::npos);
+  EXPECT_NE(
+      athanor({"--version"}, Sink::kCaptured, {"ATHANOR_ISA=reference"}).out.find("reference"),
+      std::string::npos);
+  expect_refusal(athanor({"--version"}, Sink::kCaptured, {"ATHANOR_ISA=none"}), 2, "none");
+}
+
+TEST(CommandLine, UnknownVerbsNameTheNearest) {
+  expect_refusal(athanor({"trian"}), 2, "did you mean 'train'?");
+  expect_refusal(athanor({"tokenizer", "encod"}), 2, "did you mean 'encode'?");
+  expect_refusal(athanor({"xyzzyx"}), 2, "generate");
+  expect_refusal(athanor({}), 2, "a verb is missing");
+  expect_refusal(athanor({"tokenizer"}), 2, "train, encode, decode, inspect");
+}
+
+TEST(CommandLine, VerbsOfLaterIssuesDoNotExist) {
+  for (const std::vector<std::string>& verb : {std::vector<std::string>{"serve", "m"},
+                                               {"warden", "run"},
+                                               {"eval", "task"},
+                                               {"checkpoint", "reshape"},
+                                               {"bench", "memory"},
+                                               {"plan", "cluster"}}) {
+    expect_refusal(athanor(verb), 2,
+                   "unknown verb '" +
+                       verb[verb[0] == "serve"    ? 0
+                            : verb[0] == "warden" ? 0
+                                                  : 1] +
+                       "'");
+  }
+}
+
+TEST(CommandLine, UnknownOptionsNameTheNearest) {
+  expect_refusal(athanor({"generate", "m", "--promt", "x"}), 2, "did you mean '--prompt'?");
+  expect_refusal(athanor({"bench", "gemm", "--second=1"}), 2, "did you mean '--seconds'?");
+  expect_refusal(athanor({"generate", "m", "n", "--prompt", "x"}), 2, "n");
+  expect_refusal(athanor({"--versoin"}), 2, "verb");
+}
+
+TEST(CommandLine, ValuesOfTheWrongKindAreRefused) {
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--max-tokens", "many"}), 2, "many");
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--seed", "-1"}), 2, "--seed");
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--precision", "fp16"}), 2, "fp16");
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--temperature", "-1"}), 2, "temperature");
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--top-p", "0"}), 2, "top-p");
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--prompt", "x"}), 2, "--prompt");
+  expect_refusal(athanor({"bench", "gemm", "--size", "0"}), 2, "size");
+  expect_refusal(athanor({"bench", "gemm", "--seconds", "nan"}), 2, "seconds");
+}
+
+TEST(CommandLine, AStdoutThatCannotBeWrittenIsNoSuccess) {
+  const Outcome full = athanor({"--help"}, Sink::kFullDisk);
+  EXPECT_EQ(full.code, 6);
+  EXPECT_EQ(lines_of(full.err), 1) << full.err;
+  const Outcome closed = athanor({"--help"}, Sink::kClosed);
+  EXPECT_EQ(closed.code, 2);
+  EXPECT_EQ(lines_of(closed.err), 1) << closed.err;
+  const Outcome pipe = athanor({"--help"}, Sink::kClosedPipe);
+  EXPECT_EQ(pipe.code, 128 + 13) << "as SIGPIPE ends a program";
+  EXPECT_EQ(pipe.err, "");
+}
+
+}  // namespace
+}  // namespace athanor::test

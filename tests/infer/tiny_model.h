@@ -1,0 +1,77 @@
+// Model directories of random models that are made in a moment, for tests of what runs finished
+// models.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/model_directory.h"
+#include "data/bos_setting.h"
+#include "data/tokenizer.h"
+#include "model/lab.h"
+
+namespace athanor::test {
+
+/// A folder of this test alone, removed with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = std::string(info->test_suite_name()) + "." + info->name();
+    for (char& c : name) c = c == '/' ? '_' : c;
+    path_ = fs::path(testing::TempDir()) / (name + "." + std::to_string(getpid()));
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~ScratchFolder() { fs::remove_all(path_); }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const fs::path& path() const { return path_; }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+  fs::path write(const std::string& name, const std::string& content) const {
+    write_file_atomically(path_ / name, content);
+    return path_ / name;
+  }
+
+ private:
+  fs::path path_;
+};
+
+/// model::small_config for text: its vocabulary is the byte tokenizer's.
+inline model::ModelConfig text_config() {
+  model::ModelConfig config = model::small_config();
+  config.vocab = 258;
+  config.bos = 256;
+  config.eos = 257;
+  return config;
+}
+
+struct ModelKind {
+  uint64_t seed = 1;
+  bool tokenizer = true;  ///< the byte tokenizer's files lie beside the weights
+  bool bos = false;       ///< documents begin with BOS
+};
+
+/// Writes a model directory with random weights, stored in fp32.
+inline fs::path write_model(const fs::path& directory, const model::ModelConfig& config,
+                            const ModelKind& kind = {}) {
+  Arena values("values");
+  values.reserve(size_t{64} << 20);
+  model::Parameters parameters(config, ops::Precision::kFp32, values);
+  model::randomise(parameters, kind.seed);
+  std::vector<checkpoint::SideFile> files;
+  if (kind.tokenizer) {
+    for (auto& [name, content] :
+         data::model_tokenizer_files(*data::make_byte_tokenizer(), kind.bos)) {
+      files.push_back({name, content});
+    }
+  }
+  checkpoint::export_model(directory, config, checkpoint::weights_of(parameters), files,
+                           {.dtype = DType::kF32});
+  return directory;
+}
+
+}  // namespace athanor::test
