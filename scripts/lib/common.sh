@@ -117,9 +117,10 @@ run_ctest() {
     ATHANOR_GOLDEN=$(cd "$repository/../shared/golden" && pwd -P)
     export ATHANOR_GOLDEN
   fi
+  export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}  # tests share the cores; spinning threads would stall each other
   say "seed: $ATHANOR_TEST_SEED (ATHANOR_TEST_SEED=$ATHANOR_TEST_SEED repeats this choice of samples)"
   say "reference vectors: tests/data${ATHANOR_GOLDEN:+ and $ATHANOR_GOLDEN}"
-  ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" --output-junit "$results" "$@" || status=$?
+  ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" --no-label-summary --output-junit "$results" "$@" || status=$?
   tests_passed=0 tests_failed=0 tests_skipped=0
   if [[ -f $results ]]; then read_junit "$results"; fi
   if ((tests_skipped > 0)); then
