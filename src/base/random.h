@@ -16,9 +16,9 @@ class RandomStream {
   RandomStream(uint64_t seed, uint64_t stream, uint64_t counter = 0)
       : seed_(seed), stream_(stream), counter_(counter) {}
 
-  uint64_t next();             ///< 64 uniform bits
-  double uniform();            ///< [0, 1), 53 bits
-  double normal();             ///< standard normal (Box–Muller on two uniforms; own log, sqrt and cos)
+  uint64_t next();   ///< 64 uniform bits
+  double uniform();  ///< [0, 1), 53 bits
+  double normal();   ///< standard normal (Box–Muller on two uniforms; own log, sqrt and cos)
   uint64_t below(uint64_t n);  ///< uniform in [0, n), unbiased; n > 0
   uint64_t counter() const { return counter_; }
 

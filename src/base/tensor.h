@@ -23,7 +23,8 @@ class Tensor {
 
   template <class T>
   static Tensor of(T* data, std::initializer_list<int64_t> shape) {
-    return {const_cast<std::remove_const_t<T>*>(data), dtype_of<std::remove_const_t<T>>::value, shape};
+    return {const_cast<std::remove_const_t<T>*>(data), dtype_of<std::remove_const_t<T>>::value,
+            shape};
   }
 
   bool empty() const { return data_ == nullptr; }
