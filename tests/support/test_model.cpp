@@ -1,5 +1,7 @@
 #include "support/test_model.h"
 
+#include <algorithm>
+
 #include "checkpoint/model_directory.h"
 
 namespace athanor::test {
@@ -76,19 +78,16 @@ std::map<std::string, Values> TestModel::forward(const TokenBatch& batch) {
   return seen;
 }
 
-std::map<std::string, Values> TestModel::gradients(const TokenBatch& batch, double& loss) {
-  int64_t targets = 0;
-  for (const int32_t t : batch.targets) targets += t >= 0 ? 1 : 0;
-  std::vector<float> floats;
-  std::vector<double> doubles;
-  const int64_t count = parameters_->numel();
-  if (precision_ == ops::Precision::kFp64) {
-    doubles.resize(count);
-    parameters_->set_gradients(Tensor::of(doubles.data(), {count}));
-  } else {
-    floats.resize(count);
-    parameters_->set_gradients(Tensor::of(floats.data(), {count}));
-  }
+Tensor TestModel::flat_gradients() {
+  return Tensor::of(gradients_.data(), {static_cast<int64_t>(gradients_.size())});
+}
+
+std::map<std::string, Values> TestModel::gradients(const TokenBatch& batch, double& loss,
+                                                   std::vector<int64_t>* expert_counts) {
+  const auto targets = std::count_if(batch.targets.begin(), batch.targets.end(),
+                                     [](int32_t target) { return target >= 0; });
+  gradients_.assign(parameters_->numel(), 0.0f);
+  parameters_->set_gradients(flat_gradients());
   model::Statistics statistics;
   run([&](ops::Context& ctx, Arena& activations) {
     NoSink sink;
@@ -97,6 +96,7 @@ std::map<std::string, Values> TestModel::gradients(const TokenBatch& batch, doub
                              sink, statistics);
   });
   loss = statistics.loss_sum / static_cast<double>(statistics.targets);
+  if (expert_counts != nullptr) *expert_counts = statistics.expert_counts;
   std::map<std::string, Values> gradients;
   for (const model::Parameter& parameter : parameters_->all()) {
     gradients[parameter.spec.name] = values_of(parameter.gradient);

@@ -31,8 +31,11 @@ class TestModel {
 
   /// What the observer saw, "logits" included.
   std::map<std::string, Values> forward(const TokenBatch& batch);
-  /// Gradients of the mean loss over targets, by weight name, and the mean loss.
-  std::map<std::string, Values> gradients(const TokenBatch& batch, double& loss);
+  /// Gradients of the mean loss over targets, by weight name, the mean loss, and where asked for the
+  /// tokens of each class [L·(E+1)]. flat_gradients() views them until the next call.
+  std::map<std::string, Values> gradients(const TokenBatch& batch, double& loss,
+                                          std::vector<int64_t>* expert_counts = nullptr);
+  Tensor flat_gradients();
 
   /// Room for a sequence of `capacity` tokens.
   model::SequenceState& new_state(int64_t capacity, int64_t chunk);
@@ -53,6 +56,7 @@ class TestModel {
   Arena values_{"values"}, weights_{"weights"};
   std::unique_ptr<model::Parameters> parameters_;
   std::unique_ptr<model::Model> model_;
+  std::vector<float> gradients_;
   std::vector<std::unique_ptr<Arena>> state_arenas_;
   std::vector<std::unique_ptr<model::SequenceState>> states_;
 };
