@@ -293,6 +293,7 @@ Model::~Model() = default;
 void Model::refresh(ops::Context& ctx) { impl_->refresh(ctx); }
 
 void Model::set_theta(double theta) {
+  if (theta == impl_->theta) return;
   impl_->theta = theta;
   impl_->build_rope();
 }
@@ -364,6 +365,7 @@ void Model::extend(ops::Context& ctx, Arena& activations, const Tensor& ids,
                    const Tensor& logits, const Tensor& all_logits) {
   Impl& m = *impl_;
   require(begins.size() == states.size() + 1, "one state a segment");
+  require(!logits.empty() || !all_logits.empty(), "decoding without logits to write");
   for (size_t s = 0; s < states.size(); ++s) {
     for (const LayerState& layer : states[s]->layers) {
       if (layer.count + begins[s + 1] - begins[s] > layer.keys.rows()) {

@@ -33,7 +33,8 @@ struct Statistics {
 
 /// Sees named activations as golden/README.md names them ("layers.0.cca_query", "residual.input",
 /// …). For probe and tests; the tensor is valid during the call only. Shapes are the README's with
-/// (B, T) flattened to tokens.
+/// (B, T) flattened to tokens. An observed pass takes a little more memory: a plan of
+/// it is handed an observer too, which is not called.
 using Observer = std::function<void(std::string_view name, const Tensor& value)>;
 
 struct ModelOptions {
@@ -68,9 +69,9 @@ class Model {
   void forward(ops::Context& ctx, Arena& activations, const Batch& batch, const Tensor& token_loss,
                Statistics& statistics, bool want_logits = false, const Observer& observer = {});
 
-  /// Decoding: segment s of `ids` (i32 [T], cut by begins) continues states[s], which it advances.
-  /// logits (real [S, V]) are those after each segment's last token. With all_logits (real [T, V])
-  /// not empty every row's are written too.
+  /// Decoding: segment s of `ids` (i32 [T], cut by begins) continues states[s], which it advances
+  /// (not while planning). logits (real [S, V]) are those after each segment's last token; they may
+  /// be empty where all_logits (real [T, V]), which receives those of every token, is not.
   void extend(ops::Context& ctx, Arena& activations, const Tensor& ids,
               std::span<const int64_t> begins, std::span<SequenceState* const> states,
               const Tensor& logits, const Tensor& all_logits = {});

@@ -1,4 +1,5 @@
-// Geometry: what is refused, and what counting gives for the released models (zaya1.md §3; golden/accounting).
+// Geometry: what is refused, and what counting gives for the released models (zaya1.md §3;
+// golden/accounting).
 #include "model/config.h"
 
 #include <gtest/gtest.h>

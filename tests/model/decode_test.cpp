@@ -1,4 +1,5 @@
-// Decoding: chunks of any size, several sequences at once, sliding caches, and no leak between packed documents.
+// Decoding: chunks of any size, several sequences at once, sliding caches, and no leak between
+// packed documents.
 #include <gtest/gtest.h>
 
 #include "lab.h"

@@ -1,5 +1,6 @@
-// Any geometry works: random shapes, primes among them, fast kernels against the fp64 reference, forward and backward.
-// ATHANOR_TEST_SEED draws other shapes; ATHANOR_TEST_FULL=1 runs all 200 of them.
+// Any geometry works: random shapes, primes among them, fast kernels against the fp64 reference,
+// forward and backward. ATHANOR_TEST_SEED draws other shapes; ATHANOR_TEST_FULL=1 runs all 200 of
+// them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -153,9 +154,10 @@ double relative_distance(const Result& a, const Result& reference) {
   return std::sqrt(error / squares);
 }
 
-// Some draws are ill-conditioned: the norm of a router one wide is a sign, that of a head two wide a direction. So a
-// gradient that misses the bound of the reference vectors (golden/README.md: 2e-4 of the tensor's largest) may be as
-// far off as plain arithmetic in the same precision is, and a bit more.
+// Some draws are ill-conditioned: the norm of a router one wide is a sign, that of a head two wide
+// a direction. So a gradient that misses the bound of the reference vectors (golden/README.md: 2e-4
+// of the tensor's largest) may be as far off as plain arithmetic in the same precision is, and a
+// bit more.
 constexpr double kFactorOverPlain = 8;
 
 TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
@@ -163,7 +165,8 @@ TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
     const Case drawn = random_case(index);
     SCOPED_TRACE(describe(drawn, index));
     ASSERT_NO_THROW(drawn.config.validate());
-    // Where rounding decides a near tie of the router the answers differ: other values are drawn then.
+    // Where rounding decides a near tie of the router the answers differ: other values are drawn
+    // then.
     bool compared = false;
     for (uint64_t attempt = 0; attempt < 5 && !compared; ++attempt) {
       const uint64_t values = 1000 * index + attempt;

@@ -1,4 +1,5 @@
-// Memory and sameness: the plan is exact whatever the data, recomputation and threads keep the bits.
+// Memory and sameness: the plan is exact whatever the data, recomputation and threads keep the
+// bits.
 #include <gtest/gtest.h>
 
 #include "lab.h"
@@ -66,7 +67,8 @@ Peaks plan(const ModelConfig& config, ops::Precision precision, const std::vecto
   return {values.peak(), weights.peak(), activations.peak(), scratch.peak()};
 }
 
-/// Runs `work` in arenas of exactly the planned size, with balancing biases that send all tokens to one class.
+/// Runs `work` in arenas of exactly the planned size, with balancing biases that send all tokens to
+/// one class.
 void run_in(const Peaks& peaks, const ModelConfig& config, ops::Precision precision,
             const std::vector<int64_t>& begins, const std::vector<bool>& recompute, Work work,
             int threads, int64_t favoured) {
