@@ -1,0 +1,103 @@
+#include "train/snapshot.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace athanor::train {
+namespace {
+
+using nlohmann::json;
+
+std::vector<int64_t> shape_of(const Tensor& t) {
+  std::vector<int64_t> shape;
+  for (int i = 0; i < t.rank(); ++i) shape.push_back(t.dim(i));
+  return shape;
+}
+
+/// Calls `use` for every tensor of the optimizers.
+template <class Use>
+void for_optimizer_state(const Workspace& workspace, Use use) {
+  for (const optim::StateTensor& tensor : workspace.optimizer.state()) use(tensor);
+  for (const optim::StateTensor& tensor : workspace.controller.state()) use(tensor);
+}
+
+json to_json(const RunState& state) {
+  const DivergenceGuard::State& guard = state.guard;
+  return {{"applied_steps", state.applied},
+          {"guard",
+           {{"phase", guard.phase},
+            {"good_steps", guard.good_steps},
+            {"mean", guard.mean},
+            {"variance", guard.variance},
+            {"spikes", guard.spikes},
+            {"skips", guard.skips},
+            {"skipped", guard.skipped}}}};
+}
+
+json parse(const std::string& text, const char* key, const fs::path& path) {
+  json value = json::parse(text, nullptr, false);
+  if (!value.is_object()) {
+    throw data_error(path.string() + ": manifest.json: " + key + " is not what a run wrote");
+  }
+  return value;
+}
+
+}  // namespace
+
+fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunState& state,
+                       const Workspace& workspace, const model::ModelConfig& model,
+                       const std::string& data_identity,
+                       std::span<const checkpoint::SideFile> side_files) {
+  checkpoint::CheckpointInfo info;
+  info.step = state.step;
+  info.config = to_toml(config);
+  info.data_cursor = json{{"data", data_identity},
+                          {"offset_phase", state.offset_phase},
+                          {"sample_offset", state.sample_offset}}
+                         .dump();
+  // Every random number is a function of the seed and a counter that the step gives.
+  info.random_state = json{{"generator", "philox4x32-10"}, {"seed", config.seed}}.dump();
+  info.state = to_json(state).dump();
+  std::vector<checkpoint::TensorSlice> slices = checkpoint::slices_of(workspace.parameters);
+  for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
+    slices.push_back({tensor.name, shape_of(tensor.value), 0, tensor.value});
+  });
+  directory.sync();  // a checkpoint never knows of steps whose metrics could still be lost
+  return checkpoint::save_checkpoint(directory.checkpoints(), info, model, slices, side_files);
+}
+
+RunState load_snapshot(const checkpoint::Checkpoint& checkpoint, Workspace& workspace,
+                       const std::string& data_identity) {
+  const checkpoint::Manifest& manifest = checkpoint.manifest();
+  RunState state;
+  state.step = manifest.step;
+  try {
+    const json cursor = parse(manifest.data_cursor, "data_cursor", checkpoint.path());
+    if (cursor.at("data").get<std::string>() != data_identity) {
+      throw data_error(checkpoint.path().string() +
+                       ": the run was trained on other data than is found now: restore its shards "
+                       "or text");
+    }
+    state.offset_phase = cursor.at("offset_phase").get<int>();
+    state.sample_offset = cursor.at("sample_offset").get<uint64_t>();
+    const json kept = parse(manifest.state, "state", checkpoint.path());
+    state.applied = kept.at("applied_steps").get<int64_t>();
+    const json& guard = kept.at("guard");
+    state.guard.phase = guard.at("phase").get<int>();
+    state.guard.good_steps = guard.at("good_steps").get<int64_t>();
+    state.guard.mean = guard.at("mean").get<double>();
+    state.guard.variance = guard.at("variance").get<double>();
+    state.guard.spikes = guard.at("spikes").get<int64_t>();
+    state.guard.skips = guard.at("skips").get<int64_t>();
+    state.guard.skipped = guard.at("skipped").get<int64_t>();
+  } catch (const json::exception& error) {
+    throw data_error(checkpoint.path().string() + ": manifest.json: " + error.what());
+  }
+  checkpoint.load(workspace.parameters);
+  for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
+    checkpoint.read(tensor.name, 0, tensor.value.reshaped({tensor.value.numel()}));
+  });
+  return state;
+}
+
+}  // namespace athanor::train

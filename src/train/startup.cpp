@@ -1,0 +1,165 @@
+#include "train/startup.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "checkpoint/open_model.h"
+#include "train/prepare.h"
+
+namespace athanor::train {
+namespace {
+
+/// Refuses, by key, a model whose shape is not the config's.
+void require_geometry(const Config& config, const model::ModelConfig& given) {
+  const model::ModelConfig wanted = model_config(config);
+  const auto same = [&](const char* key, auto want, auto have) {
+    if (want == have) return;
+    throw usage_error(fmt::format("model.{}: the config says {}, {} has {}: make them equal", key,
+                                  want, config.run.init, have));
+  };
+  same("layers", wanted.layers, given.layers);
+  same("hidden", wanted.hidden, given.hidden);
+  same("query_heads", wanted.heads.query, given.heads.query);
+  same("key_value_heads", wanted.heads.key, given.heads.key);
+  same("head_size", wanted.heads.size, given.heads.size);
+  same("experts", wanted.experts, given.experts);
+  same("expert_inner", wanted.expert_inner, given.expert_inner);
+  same("router", wanted.router, given.router);
+  same("vocab", wanted.vocab, given.vocab);
+  same("partial_rotary", wanted.partial_rotary, given.partial_rotary);
+  same("rms_norm_eps", wanted.rms_norm_eps, given.rms_norm_eps);
+  for (size_t layer = 0; layer < wanted.layer_kinds.size(); ++layer) {
+    if (wanted.layer_kinds[layer] == given.layer_kinds[layer]) continue;
+    throw usage_error(fmt::format("model.layer_types: layer {} is of another kind in {}", layer,
+                                  config.run.init));
+  }
+  const bool slides = std::find(wanted.layer_kinds.begin(), wanted.layer_kinds.end(),
+                                model::LayerKind::kSliding) != wanted.layer_kinds.end();
+  if (slides) same("sliding_window", wanted.sliding_window, given.sliding_window);
+}
+
+void report_damage(RunDirectory& directory, const checkpoint::LatestCheckpoint& latest) {
+  for (const checkpoint::DamagedCheckpoint& damaged : latest.damaged) {
+    log::warning(fmt::format("{} is damaged: {}", damaged.path.string(), damaged.reason));
+    directory.event("checkpoint damaged", 0,
+                    {{"path", damaged.path.string()}, {"reason", damaged.reason}});
+  }
+}
+
+/// The newest checkpoint of the run; none when it never saved one.
+std::optional<checkpoint::Checkpoint> newest(RunDirectory& directory) {
+  if (!fs::exists(directory.checkpoints())) return std::nullopt;
+  checkpoint::LatestCheckpoint latest = checkpoint::latest_valid(directory.checkpoints());
+  report_damage(directory, latest);
+  if (!latest.checkpoint && !latest.damaged.empty()) {
+    throw data_error(fmt::format(
+        "no checkpoint of {} is whole ({}: {}); --resume none starts over and keeps the old files",
+        directory.path().string(), latest.damaged.front().path.string(),
+        latest.damaged.front().reason));
+  }
+  return std::move(latest.checkpoint);
+}
+
+void adopt(Config& stored, const Config& wanted, const TrainOptions& options,
+           RunDirectory& directory, int64_t step) {
+  const std::string data_before = stored.data.path;
+  for (const ConfigChange& change :
+       adopt_changes(stored, wanted, options.overrides, directory.path().string())) {
+    log::note(fmt::format("{} changes from {} to {}", change.key, change.before, change.after));
+    directory.event("config changed", step,
+                    {{"key", change.key}, {"before", change.before}, {"after", change.after}});
+  }
+  if (stored.data.path != data_before && data::is_pack(directory.shards(0))) {
+    log::warning(
+        fmt::format("{} is not read: the run goes on with the text of {} packed at its start",
+                    stored.data.path, data_before));
+  }
+}
+
+}  // namespace
+
+fs::path run_directory_of(const TrainOptions& options) {
+  return options.out.empty() ? fs::path("runs") / options.config.stem() : options.out;
+}
+
+Config wanted_config(const TrainOptions& options) {
+  Config config = read_config(options.config, options.overrides);
+  if (options.data) {
+    config.data.path = *options.data;
+    const std::vector<std::string> paths = source_paths(config);
+    if (std::find(paths.begin(), paths.end(), *options.data) == paths.end()) {
+      throw usage_error("--data " + *options.data +
+                        " would not be read: every phase of the config names its own sources");
+    }
+  }
+  if (options.init) config.run.init = *options.init;
+  return config;
+}
+
+void resolve_vocab(Config& config, int64_t tokenizer_vocab) {
+  if (!config.run.init.empty()) {
+    const model::ModelConfig given = checkpoint::open_model(config.run.init).config;
+    if (config.model.vocab == kAuto) config.model.vocab = given.vocab;
+    resolve_automatic(config);
+    require_geometry(config, given);
+  }
+  if (config.model.vocab == kAuto) config.model.vocab = tokenizer_vocab;
+  if (config.model.vocab < tokenizer_vocab) {
+    throw usage_error(fmt::format(
+        "model.vocab: {} is less than the tokenizer's {} ids; \"auto\" takes its number",
+        config.model.vocab, tokenizer_vocab));
+  }
+  resolve_automatic(config);
+}
+
+Start find_start(const TrainOptions& options, RunDirectory& directory) {
+  Start start{wanted_config(options), std::nullopt};
+  if (options.resume == "none" && directory.stored_config()) {
+    const fs::path aside = directory.set_aside();
+    discard_prepared(start.config, directory);
+    log::note("the run that lay there is now in " + aside.string());
+    directory.event("started over", 0, {{"before", aside.string()}});
+  }
+  const std::optional<std::string> stored = directory.stored_config();
+  if (options.resume != "none" && options.resume != "auto") {
+    start.checkpoint = checkpoint::Checkpoint::open(options.resume);
+    start.checkpoint->verify();
+  } else if (stored) {
+    start.checkpoint = newest(directory);
+  }
+
+  if (start.checkpoint) {
+    const int64_t step = start.checkpoint->step();
+    // The directory's config knows of changes that were made after the checkpoint.
+    Config config = stored ? parse_config(*stored, directory.config().string(), {})
+                           : parse_config(start.checkpoint->manifest().config,
+                                          start.checkpoint->path().string() + ": config", {});
+    adopt(config, start.config, options, directory, step);
+    start.config = std::move(config);
+    const int64_t cut = directory.cut_metrics(step);
+    const int64_t abandoned = directory.abandon_checkpoints(step);
+    directory.event("resumed", step,
+                    {{"checkpoint", start.checkpoint->path().string()},
+                     {"metrics_cut", cut},
+                     {"checkpoints_abandoned", abandoned}});
+    return start;
+  }
+  if (stored) {
+    Config config = parse_config(*stored, directory.config().string(), {});
+    directory.cut_metrics(0);
+    try {
+      adopt(config, start.config, options, directory, 0);
+      start.config = std::move(config);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kUsage) throw;
+      // Nothing was trained yet: the new config simply takes the folder.
+      directory.event("config replaced", 0, {{"reason", error.what()}});
+      discard_prepared(config, directory);
+    }
+  }
+  return start;
+}
+
+}  // namespace athanor::train

@@ -1,0 +1,162 @@
+#include "train/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/documents.h"
+#include "train/phases.h"
+#include "train/startup.h"
+#include "train/trainer.h"
+
+namespace athanor::train {
+namespace {
+
+void write_config(const Config& config, const RunDirectory& directory) {
+  write_file_atomically(directory.config(), to_toml(config));
+}
+
+/// Refuses a config that will not fit before hours go into its text.
+void require_fit(Config config) {
+  resolve_vocab(config, expected_vocab(config));
+  require_memory("this config (athanor plan memory shows what takes it)",
+                 plan_memory(config, Threads(), 1).total());
+}
+
+}  // namespace
+
+TrainReport train(const TrainOptions& options) {
+  wanted_config(options);  // a fault in it is found before the folder is touched
+  const StopSignals signals;
+  RunDirectory directory(run_directory_of(options));
+  Start start = find_start(options, directory);
+  Config& config = start.config;
+  require_fit(config);
+  write_config(config, directory);
+
+  const auto stop = [&] {
+    if (!signals.requested()) return;
+    directory.event("stopped by signal", 0, {{"signal", signals.name()}});
+    throw Error(ExitCode::kStopped, fmt::format("stopped by {} before the first step; the same "
+                                                "command goes on",
+                                                signals.name()));
+  };
+  PreparedData data =
+      prepare_data(config, directory, start.checkpoint.has_value(), Threads(), stop);
+  resolve_vocab(config, data.tokenizer->vocab_size());
+  write_config(config, directory);
+
+  Trainer trainer(config, directory, std::move(data), signals);
+  if (start.checkpoint) {
+    trainer.resume(*start.checkpoint);
+  } else {
+    directory.event("started", 0, {{"steps", trainer.steps()}, {"seed", config.seed}});
+    trainer.begin();
+    stop();
+    write_config(trainer.config(), directory);  // a time budget has been fitted
+  }
+  const int64_t target =
+      options.steps ? std::min(*options.steps, trainer.steps()) : trainer.steps();
+  if (trainer.state().step > target) {
+    throw usage_error(fmt::format("--steps {}: the run has done {} steps already", *options.steps,
+                                  trainer.state().step));
+  }
+  trainer.run(target);
+  TrainReport report;
+  report.directory = directory.path();
+  report.step = trainer.state().step;
+  report.steps = trainer.steps();
+  report.checkpoint = directory.checkpoints() / checkpoint::checkpoint_name(report.step);
+  report.model = trainer.export_model();
+  directory.event(report.step == report.steps ? "finished" : "stopped after --steps", report.step,
+                  {{"model", report.model.string()}});
+  return report;
+}
+
+std::string to_text(const TrainReport& report) {
+  const std::string directory = report.directory.string();
+  std::string text = report.step == report.steps
+                         ? fmt::format("Trained: {} steps.\n", report.step)
+                         : fmt::format("Trained {} of {} steps.\n", report.step, report.steps);
+  text += fmt::format("  model       {}\n  checkpoint  {}\n  metrics     {}/metrics.jsonl\n",
+                      report.model.string(), report.checkpoint.string(), directory);
+  text += "Next:\n";
+  if (report.step < report.steps) {
+    text += "  the same command with a larger --steps, or without it, goes on\n";
+  }
+  text += fmt::format("  athanor generate {} --prompt \"Once\" --max-tokens 100\n",
+                      report.model.string());
+  if (fs::exists(report.directory / "heldout.jsonl")) {
+    text += fmt::format("  athanor eval perplexity {} --data {}/heldout.jsonl\n",
+                        report.model.string(), directory);
+  }
+  return text;
+}
+
+std::string describe_training(const TrainOptions& options) {
+  Config config = wanted_config(options);
+  const fs::path out = run_directory_of(options);
+  std::string text;
+  if (fs::exists(out / "config.toml")) {
+    Config stored = parse_config(read_file(out / "config.toml", ExitCode::kUsage),
+                                 (out / "config.toml").string(), {});
+    for (const ConfigChange& change :
+         adopt_changes(stored, config, options.overrides, out.string())) {
+      text +=
+          fmt::format("{} would change from {} to {}\n", change.key, change.before, change.after);
+    }
+    config = stored;
+    text += fmt::format("The run in {} would go on.\n", out.string());
+  }
+  for (const std::string& path : source_paths(config)) {
+    if (path.empty()) continue;
+    if (data::is_pack(path)) {
+      const data::PackIndex index = data::read_pack_index(path);
+      text += fmt::format("data      {}: {} tokens in shards\n", path,
+                          index.tokens(data::Split::kTrain));
+    } else {
+      const data::DocumentFiles files(path);
+      text += fmt::format("data      {}: {} files of text, {}\n", path, files.files().size(),
+                          size_text(files.bytes()));
+    }
+  }
+  resolve_vocab(config, expected_vocab(config));
+  const RunPlan plan(config);
+  int64_t step = 0;
+  for (size_t i = 0; i < config.phases.size(); ++i) {
+    const Phase& phase = config.phases[i];
+    const int64_t steps = plan.phase_steps(static_cast<int>(i));
+    const StepPlan first = plan.at(step);
+    const StepPlan last = plan.at(step + steps - 1);
+    text += fmt::format(
+        "phase     {}: {} steps, {} tokens, {}{} sequences of {} tokens, theta {:g}, learning rate "
+        "{:g} to {:g}\n",
+        phase.name.empty() ? std::to_string(i) : phase.name, steps,
+        last.tokens_before + last.tokens() - first.tokens_before, first.sequences,
+        first.sequences == last.sequences ? "" : fmt::format(" to {}", last.sequences),
+        phase.sequence, phase.theta, phase.learning_rate, plan.at(step + steps - 1).learning_rate);
+    step += steps;
+  }
+  if (config.run.time_budget_seconds > 0 && !config.run.tokens_fitted) {
+    text += fmt::format("          scaled, once the machine is measured, to take {}\n",
+                        log::duration_text(config.run.time_budget_seconds));
+  }
+  text += fmt::format("in all    {} steps, {} tokens, micro-batch {}\n", plan.steps(),
+                      plan.tokens(), config.batch.micro_batch);
+  text += fmt::format(
+      "writes    {0}/{{config.toml, metrics.jsonl, events.jsonl, tensorboard, "
+      "checkpoints, tokenizer, model}}\n\n",
+      out.string());
+  return text + to_text(plan_memory(config, Threads(), 1));
+}
+
+MemoryPlan plan_memory_of(const fs::path& path, const std::vector<std::string>& overrides) {
+  Config config = read_config(path, overrides);
+  resolve_vocab(config, expected_vocab(config));
+  return plan_memory(config, Threads(), 1);
+}
+
+}  // namespace athanor::train

@@ -1,0 +1,330 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "checkpoint/open_model.h"
+#include "data/bos_setting.h"
+#include "ops/matrix.h"
+#include "train/budget.h"
+
+namespace athanor::train {
+namespace {
+
+constexpr double kCeilingSeconds = 0.2;
+constexpr int kMostRollBacks = 3;
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::vector<checkpoint::SideFile> tokenizer_files(const data::Tokenizer& tokenizer, bool bos) {
+  std::vector<checkpoint::SideFile> files;
+  for (auto& [name, content] : data::model_tokenizer_files(tokenizer, bos)) {
+    files.push_back({name, content});
+  }
+  return files;
+}
+
+void clear(const Tensor& t) { std::memset(t.data(), 0, t.bytes()); }
+
+/// 9120 → "9,120".
+std::string grouped(double value) {
+  std::string digits = std::to_string(static_cast<int64_t>(value + 0.5));
+  for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<size_t>(i), 1, ',');
+  }
+  return digits;
+}
+
+}  // namespace
+
+Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
+                 const StopSignals& signals)
+    : config_(std::move(config)),
+      directory_(directory),
+      data_(std::move(data)),
+      signals_(signals),
+      plan_(config_),
+      loader_(data_.phases, static_cast<uint64_t>(config_.seed)),
+      validation_(config_, *data_.tokenizer, data_.held_out),
+      communicator_(comm::make_self_communicator()),
+      side_files_(tokenizer_files(*data_.tokenizer, config_.data.bos)),
+      guard_(config_.faults) {
+  const Threads threads;
+  reserve(plan_memory(config_, threads, communicator_->size()), arenas_);
+  workspace_ = std::make_unique<Workspace>(config_, communicator_->size(), arenas_);
+  runner_ = std::make_unique<StepRunner>(config_, *workspace_, *communicator_);
+  ctx_.emplace(threads, arenas_.scratch);
+  tensorboard_.emplace(directory_.tensorboard());
+  if (validation_.empty() && config_.validation.interval_steps > 0) {
+    directory_.event("no validation", 0, {{"reason", "no held-out documents"}});
+  }
+  measure_ceiling();
+}
+
+void Trainer::measure_ceiling() {
+  const DType compute = ops::act_dtype(workspace_->parameters.precision());
+  ceiling_flops_ = ops::measure_matrix_ceiling(*ctx_, compute, kCeilingSeconds).cache_flops;
+  directory_.event("ceiling measured", 0,
+                   {{"dtype", name_of(compute)},
+                    {"threads", ctx_->threads().count()},
+                    {"kernels", ops::name_of(ctx_->isa())},
+                    {"flops_per_second", ceiling_flops_}});
+}
+
+model::ModelConfig Trainer::model_with(double theta) const {
+  model::ModelConfig model = workspace_->geometry;
+  const data::SpecialIds ids = data_.tokenizer->special();
+  model.bos = ids.bos;
+  model.eos = ids.eos;
+  model.pad = ids.pad;
+  model.theta = theta;
+  return model;
+}
+
+void Trainer::draw_weights() {
+  for (const optim::StateTensor& t : workspace_->optimizer.state()) clear(t.value);
+  for (const optim::StateTensor& t : workspace_->controller.state()) clear(t.value);
+  workspace_->parameters.initialise(*ctx_, static_cast<uint64_t>(config_.seed));
+  if (!config_.run.init.empty()) {
+    checkpoint::open_model(config_.run.init).load(workspace_->parameters);
+  }
+  workspace_->parameters.touch();
+}
+
+void Trainer::fit_budget() {
+  MeasuredPace pace;
+  const Stopwatch all;
+  draw_weights();
+  log::note("measuring how fast this machine trains");
+  // A first step warms caches and page tables; then as many as give a steady figure, on weights that nothing else sees.
+  const double enough = config_.run.time_budget_seconds * 0.03;
+  double seconds = 0;
+  int64_t tokens = 0;
+  for (int64_t step = 0; step < plan_.steps() && (step < 3 || seconds < enough); ++step) {
+    if (signals_.requested()) return;
+    const StepMetrics metrics = train_step(plan_.at(step));
+    if (step == 0) continue;
+    seconds += metrics.seconds;
+    tokens += metrics.plan.tokens();
+  }
+  if (tokens == 0) return;  // a run of one step
+  pace.seconds_per_token = seconds / static_cast<double>(tokens);
+  if (!validation_.empty()) {
+    const Stopwatch watch;
+    StepMetrics ignored;
+    ignored.plan = plan_.at(0);
+    validate(ignored, false);
+    pace.seconds_per_validation = watch.seconds();
+  }
+  uint64_t bytes = arenas_.parameters.used() + arenas_.optimizer.used();
+  pace.seconds_per_checkpoint =
+      static_cast<double>(bytes) / 3e8;  // written, checksummed, synced: a slow disk
+  pace.spent_seconds = all.seconds();
+  fit_to_budget(config_, pace);
+  plan_ = RunPlan(config_);
+  directory_.event("fitted to the time budget", 0,
+                   {{"seconds", config_.run.time_budget_seconds},
+                    {"tokens_per_second", 1 / pace.seconds_per_token},
+                    {"tokens", plan_.tokens()},
+                    {"steps", plan_.steps()}});
+}
+
+void Trainer::begin() {
+  if (config_.run.time_budget_seconds > 0 && !config_.run.tokens_fitted) fit_budget();
+  draw_weights();
+  state_ = RunState();
+  guard_.restore(state_.guard);
+}
+
+void Trainer::resume(const checkpoint::Checkpoint& checkpoint) {
+  state_ = load_snapshot(checkpoint, *workspace_, data_.identity);
+  guard_.restore(state_.guard);
+  saved_step_ = state_.step;
+}
+
+StepMetrics Trainer::train_step(const StepPlan& plan) {
+  StepMetrics metrics;
+  metrics.plan = plan;
+  metrics.phase = config_.phases[static_cast<size_t>(plan.phase)].name;
+  const Stopwatch watch;
+  const int64_t sequences = plan.sequences / communicator_->size();
+  workspace_->batch.fetch(loader_, plan, state_.offset_in(plan.phase),
+                          communicator_->rank() * sequences, sequences);
+  metrics.data_wait_seconds = watch.seconds();
+  metrics.result = runner_->run(*ctx_, plan, state_.applied);
+  metrics.seconds = watch.seconds();
+
+  const auto tokens = static_cast<double>(plan.tokens());
+  metrics.tokens_per_second = tokens / metrics.seconds;
+  const double flops =
+      tokens * model::training_flops_per_token(workspace_->geometry, workspace_->batch.mean_keys());
+  metrics.ceiling_share = flops / (metrics.seconds * ceiling_flops_);
+  metrics.memory_bytes = resident_bytes();
+  metrics.epochs = loader_.epochs(
+      plan.phase, 0,
+      plan.first_sample + state_.offset_in(plan.phase) + static_cast<uint64_t>(plan.sequences));
+  const std::span<const int64_t> counts = runner_->expert_counts();
+  const auto classes = static_cast<size_t>(workspace_->geometry.classes());
+  for (size_t at = 0; at < counts.size(); at += classes) {
+    metrics.experts.push_back(expert_load(counts.subspan(at, classes)));
+  }
+  return metrics;
+}
+
+void Trainer::validate(StepMetrics& metrics, bool report) {
+  workspace_->model.refresh(*ctx_);
+  metrics.validation =
+      validation_.run(*ctx_, workspace_->model, arenas_.activations, metrics.plan.sequence);
+  if (report) {
+    log::note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits per byte",
+                          metrics.plan.step + 1, metrics.validation->loss,
+                          metrics.validation->bits_per_byte));
+  }
+}
+
+std::string Trainer::standing() const {
+  if (saved_step_ < 0) return "no checkpoint was saved yet";
+  const fs::path path = directory_.checkpoints() / checkpoint::checkpoint_name(saved_step_);
+  return fmt::format("the run stands at {}", path.string());
+}
+
+void Trainer::save(bool last) {
+  state_.guard = guard_.state();
+  const double theta =
+      state_.step == 0 ? config_.phases.front().theta : plan_.at(state_.step - 1).theta;
+  try {
+    const Stopwatch watch;
+    const fs::path path = save_snapshot(directory_, config_, state_, *workspace_, model_with(theta),
+                                        data_.identity, side_files_);
+    saved_step_ = state_.step;
+    // While the numbers look bad the older checkpoints are the good ones.
+    if (!guard_.suspicious()) {
+      checkpoint::prune(directory_.checkpoints(), static_cast<int>(config_.checkpoint.keep));
+    }
+    directory_.event(
+        "checkpoint saved", state_.step,
+        {{"path", fs::relative(path, directory_.path()).string()}, {"seconds", watch.seconds()}});
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kBug) throw;
+    if (last) {
+      throw resource_error(
+          fmt::format("the last checkpoint could not be saved: {}; {}", error.what(), standing()));
+    }
+    log::warning(fmt::format("checkpoint of step {} not saved ({}); the next interval tries again",
+                             state_.step, error.what()));
+    directory_.event("checkpoint failed", state_.step, {{"reason", error.what()}});
+  }
+}
+
+void Trainer::roll_back(const std::string& reason) {
+  directory_.event("diverged", state_.step, {{"reason", reason}});
+  const std::string where = fmt::format("step {}: {}", state_.step, reason);
+  if (config_.faults.on_divergence == OnDivergence::kStop) {
+    throw numbers_error(where + "; " + standing());
+  }
+  if (++roll_backs_ > kMostRollBacks) {
+    throw numbers_error(
+        fmt::format("{}, again after {} roll-backs; {}", where, kMostRollBacks, standing()));
+  }
+  const int64_t first_bad = state_.step - std::max(guard_.state().spikes, guard_.state().skips);
+  const StepPlan bad = plan_.at(state_.step - 1);
+  const uint64_t read =
+      bad.first_sample + state_.offset_in(bad.phase) + static_cast<uint64_t>(bad.sequences);
+  directory_.abandon_checkpoints(first_bad);
+  const auto latest = checkpoint::latest_valid(directory_.checkpoints());
+  if (!latest.checkpoint) throw numbers_error(where + "; there is no checkpoint to go back to");
+  resume(*latest.checkpoint);
+  directory_.cut_metrics(state_.step);
+  // What made it diverge is stepped over: the same phase goes on behind the last sample that was read.
+  const StepPlan next = plan_.at(state_.step);
+  if (next.phase == bad.phase) {
+    state_.offset_phase = next.phase;
+    state_.sample_offset = read - next.first_sample;
+  }
+  directory_.event("rolled back", state_.step, {{"samples_stepped_over", state_.sample_offset}});
+  log::warning(fmt::format("{}: rolled back to step {}", where, state_.step));
+}
+
+void Trainer::run(int64_t target) {
+  const int64_t first = state_.step;
+  log::Progress progress("train", "steps", target - first);
+  double pace = 0;
+  try {
+    while (state_.step < target) {
+      const StepPlan plan = plan_.at(state_.step);
+      StepMetrics metrics = train_step(plan);
+      ++state_.step;
+      if (metrics.result.applied) {
+        ++state_.applied;
+      } else {
+        directory_.event(
+            "step skipped", state_.step,
+            {{"loss", metrics.result.loss}, {"grad_norm", metrics.result.gradient_norm}});
+      }
+      const std::string diverged =
+          guard_.observe(plan.phase, metrics.result.loss, metrics.result.applied);
+      metrics.skipped_steps = guard_.state().skipped;
+
+      const auto due = [&](int64_t interval) {
+        return interval > 0 && state_.step % interval == 0;
+      };
+      const bool last = state_.step == target;
+      if (!validation_.empty() &&
+          (due(config_.validation.interval_steps) || state_.step == plan_.steps())) {
+        validate(metrics, true);
+      }
+      directory_.metrics(to_json_line(metrics));
+      tensorboard_->write(state_.step, to_scalars(metrics));
+      pace = pace == 0 ? metrics.tokens_per_second : 0.9 * pace + 0.1 * metrics.tokens_per_second;
+      progress.update(state_.step - first,
+                      fmt::format("loss {:.3f} · {} tok/s · {:.0f} % of ceiling",
+                                  metrics.result.loss, grouped(pace), metrics.ceiling_share * 100));
+
+      if (!diverged.empty()) {
+        roll_back(diverged);
+        continue;
+      }
+      if (signals_.requested() && !last) {
+        save(true);
+        directory_.event("stopped by signal", state_.step, {{"signal", signals_.name()}});
+        throw Error(ExitCode::kStopped,
+                    fmt::format("stopped by {} after step {}; {}; the same command goes on",
+                                signals_.name(), state_.step, standing()));
+      }
+      // During a spike a save would put a good checkpoint out: it waits for the loss to come back.
+      if (last || (due(config_.checkpoint.interval_steps) && !guard_.suspicious())) save(last);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kResources ||
+        std::string(error.what()).find(standing()) != std::string::npos) {
+      throw;
+    }
+    throw resource_error(fmt::format("{}; {}", error.what(), standing()));
+  }
+  progress.finish();
+}
+
+fs::path Trainer::export_model() const {
+  checkpoint::ExportOptions options;
+  options.dtype = ops::act_dtype(workspace_->parameters.precision());
+  const double theta = plan_.at(std::max<int64_t>(state_.step - 1, 0)).theta;
+  checkpoint::export_model(directory_.model(), model_with(theta),
+                           checkpoint::weights_of(workspace_->parameters), side_files_, options);
+  return directory_.model();
+}
+
+}  // namespace athanor::train

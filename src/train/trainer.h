@@ -1,0 +1,87 @@
+// The training loop: steps, validation, checkpoints, and every way in which a run ends.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+#include "data/loader.h"
+#include "train/config.h"
+#include "train/divergence.h"
+#include "train/memory_plan.h"
+#include "train/metrics.h"
+#include "train/phases.h"
+#include "train/prepare.h"
+#include "train/run_directory.h"
+#include "train/signals.h"
+#include "train/snapshot.h"
+#include "train/step.h"
+#include "train/tensorboard.h"
+#include "train/validation.h"
+#include "train/workspace.h"
+
+namespace athanor::train {
+
+/// A run in memory: built once, then begun or resumed, then run. The config must be resolved.
+class Trainer {
+ public:
+  Trainer(Config config, RunDirectory& directory, PreparedData data, const StopSignals& signals);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Steps of the whole run.
+  int64_t steps() const { return plan_.steps(); }
+  const RunState& state() const { return state_; }
+  const Config& config() const { return config_; }
+
+  /// Begins at step 0: from the seed, or from the weights of run.init. With a time budget the phases' tokens are fitted to it
+  /// first, on weights that are then drawn anew.
+  void begin();
+  /// Goes on from a checkpoint of this run.
+  void resume(const checkpoint::Checkpoint& checkpoint);
+
+  /// Runs until `target` steps are done and saves. Throws kStopped after a signal (saved), kNumbers on divergence, and
+  /// kResources when the last save or the logs fail; in each case the last checkpoint stands.
+  void run(int64_t target);
+
+  /// Writes the model directory OUT/model, tokenizer included.
+  fs::path export_model() const;
+
+ private:
+  void measure_ceiling();
+  void fit_budget();
+  void draw_weights();
+  StepMetrics train_step(const StepPlan& plan);
+  void validate(StepMetrics& metrics, bool report);
+  /// Saves; a failure is an event when there will be another chance, else it is thrown.
+  void save(bool last);
+  void roll_back(const std::string& reason);
+  std::string standing() const;
+  model::ModelConfig model_with(double theta) const;
+
+  Config config_;
+  RunDirectory& directory_;
+  PreparedData data_;
+  const StopSignals& signals_;
+  RunPlan plan_;
+  data::Loader loader_;
+  Validation validation_;
+  std::unique_ptr<comm::Communicator> communicator_;
+  Arenas arenas_;
+  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<StepRunner> runner_;
+  std::optional<ops::Context> ctx_;
+  std::optional<TensorBoardWriter> tensorboard_;
+  std::vector<checkpoint::SideFile> side_files_;
+  DivergenceGuard guard_;
+  RunState state_;
+  double ceiling_flops_ = 0;
+  int64_t saved_step_ = -1;  ///< of the newest checkpoint written or read by this process
+  int roll_backs_ = 0;
+};
+
+}  // namespace athanor::train
