@@ -77,7 +77,10 @@ MatrixRates measure_matrix_rates(int64_t size, double seconds) {
   const Threads threads;
   Arena planned("operands"), planned_scratch("scratch");
   ops::Context planning(threads, planned_scratch);
-  for (const DType dtype : kDTypes) Product(planning, planned, dtype, size).run(planning);
+  for (const DType dtype : kDTypes) {
+    Product(planning, planned, dtype, size).run(planning);
+    ops::measure_matrix_ceiling(planning, dtype, kCeilingSeconds);
+  }
   require_memory("the product", planned.peak() + planned_scratch.peak());
   Arena arena("operands"), scratch("scratch");
   arena.reserve(planned.peak());

@@ -53,8 +53,7 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = add_verb(*group, "gemm", "Matrix products in bf16 and fp32, interleaved",
                             "bench gemm --seconds 10 --json");
   auto options = std::make_shared<Options>();
-  verb->add_option("--size", options->size, "Rows, columns and depth of the product")
-      ->capture_default_str();
+  add_number(*verb, "--size", options->size, "Rows, columns and depth of the product");
   verb->add_option("--seconds", options->seconds, "About how long to measure")
       ->capture_default_str();
   add_json_flag(*verb, options->json);

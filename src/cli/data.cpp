@@ -49,10 +49,9 @@ void add_pack(CLI::App& group) {
   verb->add_option("--heldout", options->held_out,
                    "Share of the bytes, in whole documents, that goes to the held-out split")
       ->capture_default_str();
-  verb->add_option("--seed", options->seed, "Picks the held-out documents")->capture_default_str();
-  verb->add_option("--shard-tokens", options->pack.shard_tokens, "Tokens a shard")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_number(*verb, "--seed", options->seed, "Picks the held-out documents");
+  add_number(*verb, "--shard-tokens", options->pack.shard_tokens, "Tokens a shard")
+      ->check(CLI::PositiveNumber);
   add_json_flag(*verb, options->json);
   verb->callback([options] {
     const auto tokenizer = data::load_tokenizer(options->tokenizer);

@@ -54,9 +54,8 @@ void add_eval(CLI::App& app) {
       ->required();
   verb->add_option("--data", options->perplexity.data, "A .txt or .jsonl file, or a folder of them")
       ->required();
-  verb->add_option("--context", options->perplexity.context,
-                   "Most tokens that a prediction sees (default: the model's context)")
-      ->check(CLI::PositiveNumber);
+  add_number(*verb, "--context", options->perplexity.context,
+             "Most tokens that a prediction sees (default: the model's context)");
   add_precision(*verb, options->precision);
   add_json_flag(*verb, options->json);
   verb->callback([options] { run(*options); });

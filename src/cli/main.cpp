@@ -88,29 +88,40 @@ const CLI::App& find_verb(const CLI::App& app, const std::vector<std::string>& a
   return *at;
 }
 
-/// CLI11's message, which option was probably meant, and where help is.
+/// "athanor eval perplexity".
+std::string path_of(const CLI::App& verb) {
+  const CLI::App* parent = verb.get_parent();
+  return (parent == nullptr ? "" : path_of(*parent) + " ") + verb.get_name();
+}
+
+/// "unknown option --promt; did you mean '--prompt'?" for the first argument that is no option of the verb, else nothing.
+std::string unknown_option(const CLI::App& verb, const std::vector<std::string>& arguments) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    const std::string word = argument.substr(0, argument.find('='));
+    const bool known = std::find(names.begin(), names.end(), word) != names.end();
+    if (word.starts_with("--") && !known) return "unknown option " + word + suggestion(word, names);
+  }
+  return "";
+}
+
+/// Why the arguments do not parse, and where help is. CLI11 reports what is missing before what is unknown; a misspelt
+/// option is usually the reason for both.
 std::string parse_failure(const CLI::ParseError& error, const CLI::App& verb,
                           const std::vector<std::string>& arguments) {
   std::string message = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : verb.get_options()) {
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    }
-    for (const std::string& argument : arguments) {
-      const std::string word = argument.substr(0, argument.find('='));
-      if (!word.starts_with("--") || word == "--") continue;
-      if (std::find(names.begin(), names.end(), word) == names.end()) {
-        message = "unknown option " + word + suggestion(word, names);
-        break;
-      }
+  const bool unmatched = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                         dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (unmatched) {
+    if (const std::string unknown = unknown_option(verb, arguments); !unknown.empty()) {
+      message = unknown;
     }
   }
-  std::string path;
-  for (const CLI::App* at = &verb; at != nullptr; at = at->get_parent()) {
-    path = at->get_name() + (path.empty() ? "" : " " + path);
-  }
-  return message + " (see: " + path + " --help)";
+  return message + " (see: " + path_of(verb) + " --help)";
 }
 
 int run(int argc, char** argv) {
@@ -121,11 +132,13 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("athanor VERB --help tells more about a verb.");
 
+  add_train(app);
   add_generate(app);
   add_eval(app);
   add_tokenizer(app);
   add_data(app);
   add_checkpoint(app);
+  add_plan(app);
   add_bench(app);
 
   const std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -133,7 +146,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    print(verb.help());
+    const CLI::App* parent = verb.get_parent();
+    print(verb.help(parent == nullptr ? "" : path_of(*parent)));
   } catch (const CLI::CallForVersion&) {
     print(version_text() + "\n");
   } catch (const CLI::ParseError& error) {

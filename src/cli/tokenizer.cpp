@@ -40,7 +40,7 @@ void print_description(const data::Tokenizer& tokenizer, bool json) {
   }
 }
 
-void add_train(CLI::App& group) {
+void add_training(CLI::App& group) {
   struct Options {
     fs::path data, out;
     std::string kind = "bpe";
@@ -55,12 +55,10 @@ void add_train(CLI::App& group) {
   verb->add_option("--kind", options->kind, "bpe or unigram")
       ->check(CLI::IsMember({"bpe", "unigram"}))
       ->capture_default_str();
-  verb->add_option("--vocab", options->training.vocab_size, "Number of tokens in all")
-      ->capture_default_str();
-  verb->add_option("--max-bytes", options->training.max_bytes,
-                   "Sample whole documents where there is more text than this")
-      ->capture_default_str();
-  verb->add_option("--seed", options->training.seed, "Of that sample")->capture_default_str();
+  add_number(*verb, "--vocab", options->training.vocab_size, "Number of tokens in all");
+  add_number(*verb, "--max-bytes", options->training.max_bytes,
+             "Sample whole documents where there is more text than this");
+  add_number(*verb, "--seed", options->training.seed, "Of that sample");
   add_json_flag(*verb, options->json);
   verb->callback([options] {
     options->training.kind =
@@ -138,7 +136,7 @@ void add_inspect(CLI::App& group) {
 
 void add_tokenizer(CLI::App& app) {
   CLI::App* group = add_group(app, "tokenizer", "Train, use and inspect tokenizers");
-  add_train(*group);
+  add_training(*group);
   add_encode(*group);
   add_decode(*group);
   add_inspect(*group);

@@ -5,11 +5,14 @@
 // and call it in main.cpp.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace athanor::cli {
 
@@ -21,15 +24,27 @@ CLI::App* add_verb(CLI::App& parent, const std::string& name, const std::string&
 CLI::App* add_group(CLI::App& parent, const std::string& name, const std::string& help);
 /// --json: stdout is one object.
 void add_json_flag(CLI::App& verb, bool& json);
+/// An option that takes a whole number. Decimal digits only and no overflow: CLI11 alone would take -1 for a huge unsigned
+/// number, 010 for 8 and cap what is too large.
+CLI::Option* add_number(CLI::App& verb, const std::string& names, int64_t& value,
+                        const std::string& help);
+CLI::Option* add_number(CLI::App& verb, const std::string& names, int32_t& value,
+                        const std::string& help);
+CLI::Option* add_number(CLI::App& verb, const std::string& names, uint64_t& value,
+                        const std::string& help);
+CLI::Option* add_number(CLI::App& verb, const std::string& names, std::optional<int64_t>& value,
+                        const std::string& help);
 /// --precision bf16|fp32.
 void add_precision(CLI::App& verb, std::string& precision);
 
 // The verbs, in the order of --help.
+void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_data(CLI::App& app);
 void add_checkpoint(CLI::App& app);
+void add_plan(CLI::App& app);
 void add_bench(CLI::App& app);
 
 }  // namespace athanor::cli

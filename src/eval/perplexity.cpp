@@ -52,12 +52,12 @@ bool read_portion(data::DocumentReader& reader, const infer::ModelFiles& files, 
 model::ScoringOptions scoring_options(const PerplexityOptions& options,
                                       const infer::ModelFiles& files) {
   const int64_t longest = files.config().max_positions;
-  if (options.context < 0 || options.context > longest) {
-    throw usage_error(fmt::format("--context {} must lie between 1 and the model's context of {}",
-                                  options.context, longest));
-  }
   model::ScoringOptions scoring;
-  scoring.context = options.context > 0 ? options.context : longest;
+  scoring.context = options.context.value_or(longest);
+  if (scoring.context < 1 || scoring.context > longest) {
+    throw usage_error(fmt::format("--context {} must lie between 1 and the model's context of {}",
+                                  scoring.context, longest));
+  }
   scoring.bos = files.bos >= 0;
   return scoring;
 }

@@ -12,8 +12,8 @@ namespace athanor::eval {
 struct PerplexityOptions {
   fs::path model;
   fs::path data;  ///< .txt, .jsonl or a folder of them (data/documents.h)
-  int64_t context =
-      0;  ///< most tokens a prediction sees; 0: the model's max_positions, what it was trained for
+  std::optional<int64_t>
+      context;  ///< most tokens a prediction sees; none: the model's max_positions, what it was trained for
   ops::Precision precision = ops::Precision::kBf16;
 };
 

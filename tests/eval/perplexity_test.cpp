@@ -192,6 +192,7 @@ TEST(Perplexity, RefusesWhatItCannotMeasure) {
   const fs::path model = test::write_model(folder / "model", test::text_config());
   EXPECT_EQ(code({.model = model, .data = good}), ExitCode::kDone);
   EXPECT_EQ(code({.model = model, .data = good, .context = 65}), ExitCode::kUsage);
+  EXPECT_EQ(code({.model = model, .data = good, .context = 0}), ExitCode::kUsage);
   EXPECT_EQ(code({.model = model, .data = folder.write("bad.txt", "\xff")}), ExitCode::kData);
   EXPECT_EQ(code({.model = model, .data = folder.write("none.jsonl", "{\"text\":\"\"}\n")}),
             ExitCode::kData);
