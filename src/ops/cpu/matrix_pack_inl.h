@@ -88,25 +88,61 @@ void pack_columns_as(const PackBlock& block) {
   }
 }
 
+using Word4 = uint32_t __attribute__((vector_size(16)));
+
+/// to[i][j] = from[j][i] for 16×16 words of 4 bytes, in blocks of 4×4, which every family turns in registers.
+inline void turn_words(const uint32_t (&from)[16][16], std::byte* to) {
+  for (int row = 0; row < 16; row += 4) {
+    for (int column = 0; column < 16; column += 4) {
+      Word4 r[4];
+      for (int i = 0; i < 4; ++i) std::memcpy(&r[i], &from[row + i][column], sizeof r[i]);
+      const Word4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+      const Word4 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+      const Word4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+      const Word4 d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      const Word4 turned[4] = {
+          __builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+          __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+      for (int i = 0; i < 4; ++i) {
+        std::memcpy(to + (column + i) * kLineBytes + row * 4, &turned[i], sizeof turned[i]);
+      }
+    }
+  }
+}
+
 template <class From, class To>
 void pack_rows_as(const PackBlock& block) {
-  constexpr int64_t kPairBytes = sizeof(To) * 2 * kPanelColumns;
-  constexpr int64_t kPairsAtOnce =
-      16;  // a block of 16 rows by 32 columns is turned inside the first-level cache
+  constexpr int64_t kWordElements = 4 / sizeof(To);
+  constexpr int64_t kColumnsAtOnce = 16 * kWordElements;  // 16 lines
+  // f32 depth is padded to 2 as well (see PackedMatrix).
+  const int64_t lines = (block.columns + 1) / 2 * 2 / kWordElements;
   for (int64_t row = 0; row < block.rows; row += kPanelColumns) {
     const int64_t lanes = smaller(kPanelColumns, block.rows - row);
     std::byte* panel = block.to + row / kPanelColumns * block.to_stride;
-    for (int64_t column = 0; column < block.columns; column += 2 * kPairsAtOnce) {
-      const int64_t count = smaller(2 * kPairsAtOnce, block.columns - column);
-      To turned[kPairsAtOnce][2][kPanelColumns] = {};
+    for (int64_t line = 0; line < lines; line += 16) {
+      const int64_t column = line * kWordElements;
+      const int64_t count = smaller(kColumnsAtOnce, block.columns - column);
+      alignas(64) uint32_t words[16][16];
+      const bool whole = lanes == kPanelColumns && count == kColumnsAtOnce;
+      if (!whole) std::memset(words, 0, sizeof words);
       for (int64_t lane = 0; lane < lanes; ++lane) {
         const From* from =
             reinterpret_cast<const From*>(block.from) + (row + lane) * block.from_stride + column;
-        for (int64_t i = 0; i < count; ++i) convert(from[i], turned[i / 2][i % 2][lane]);
+        To converted[kColumnsAtOnce] = {};
+        if (whole) {
+          for (int64_t i = 0; i < kColumnsAtOnce; ++i) convert(from[i], converted[i]);
+        } else {
+          for (int64_t i = 0; i < count; ++i) convert(from[i], converted[i]);
+        }
+        std::memcpy(words[lane], converted, sizeof converted);
       }
-      for (int64_t pair = 0; pair < (count + 1) / 2; ++pair) {
-        pack_line(turned[pair][0], turned[pair][1],
-                  reinterpret_cast<To*>(panel + (column / 2 + pair) * kPairBytes));
+      if (lines - line >= 16) {
+        turn_words(words, panel + line * kLineBytes);
+      } else {
+        std::byte last[16 * kLineBytes];
+        turn_words(words, last);
+        std::memcpy(panel + line * kLineBytes, last,
+                    static_cast<size_t>((lines - line) * kLineBytes));
       }
     }
   }

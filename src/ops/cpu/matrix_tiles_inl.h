@@ -51,19 +51,14 @@ inline void fill_left_tiles(const MatrixBlock& block, int64_t line, int64_t line
     for (int64_t d = 0; d < depth; ++d, tiles += kTileBytes) {
       const int64_t start = line + d * kTileLines;
       const int64_t count = smaller(kTileLines, line + lines - start);
-      if (rows < kTileRows || count < kTileLines) std::memset(tiles, 0, kTileBytes);
       if (block.a_panels) {
         // The panel's padding is zero, so all 16 lanes may be turned.
-        const std::byte* panel =
-            block.a + first / kPanelColumns * block.a_stride + start * kLineBytes;
-        uint32_t turned[kTileRows][kTileLines] = {};
-        for (int64_t l = 0; l < count; ++l) {
-          uint32_t lanes[kPanelColumns];
-          std::memcpy(lanes, panel + l * kLineBytes, sizeof lanes);
-          for (int64_t r = 0; r < kTileRows; ++r) turned[r][l] = lanes[r];
-        }
-        std::memcpy(tiles, turned, sizeof turned);
+        uint32_t words[kTileLines][kPanelColumns] = {};
+        std::memcpy(words, block.a + first / kPanelColumns * block.a_stride + start * kLineBytes,
+                    static_cast<size_t>(count * kLineBytes));
+        turn_words(words, tiles);
       } else {
+        if (rows < kTileRows || count < kTileLines) std::memset(tiles, 0, kTileBytes);
         const std::byte* from = block.a + first * block.a_stride + start * 4;
         for (int64_t r = 0; r < rows; ++r) {
           std::memcpy(tiles + r * kLineBytes, from + r * block.a_stride,

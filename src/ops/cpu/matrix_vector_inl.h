@@ -178,24 +178,23 @@ size_t multiply_scratch(int64_t rows, int64_t columns, int64_t lines) {
 /// Multiply-adds whose operands never leave the registers.
 template <class Ops>
 void spin_registers(int64_t repeats) {
-  alignas(64) std::byte operand[kLineBytes];
-  std::memset(operand, 0, sizeof operand);
+  constexpr int kSums = Ops::kRows * Ops::kPanels;
+  // What the compiler does not know it can neither compute beforehand nor find to be equal.
+  alignas(64) float start[kSums][kPanelColumns] = {};
+  asm volatile("" : "+m"(start));
+  const auto* operand = reinterpret_cast<const std::byte*>(start);
   const auto left = Ops::left(operand);
   const auto right = Ops::right(operand);
-  typename Ops::Sum sum[Ops::kRows * Ops::kPanels];
+  typename Ops::Sum sum[kSums];
 #pragma GCC unroll 32
-  for (auto& s : sum) s = Ops::zero();
+  for (int i = 0; i < kSums; ++i) sum[i] = Ops::load(start[i]);
   for (int64_t i = 0; i < repeats; ++i) {
 #pragma GCC unroll 32
     for (auto& s : sum) Ops::multiply_add(s, left, right);
   }
-  auto total = Ops::zero();
 #pragma GCC unroll 32
-  for (auto& s : sum) total = Ops::add(total, s);
-  float out[kPanelColumns];
-  Ops::store(out, total);
-  volatile float result = out[0];  // a result that someone might read keeps the loop
-  static_cast<void>(result);
+  for (int i = 0; i < kSums; ++i) Ops::store(start[i], sum[i]);
+  asm volatile("" ::"m"(start));
 }
 
 template <class Ops>
