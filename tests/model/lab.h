@@ -105,6 +105,12 @@ inline ModelConfig small_config() {
   return c;
 }
 
+inline Tensor ints(Arena& arena, const std::vector<int32_t>& values) {
+  const Tensor t = arena.tensor(DType::kI32, {static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), t.as<int32_t>());
+  return t;
+}
+
 /// Parameters, gradients, model and memory.
 struct Lab {
   ModelConfig config;
@@ -131,11 +137,7 @@ struct Lab {
                                     ModelOptions{true, std::move(recompute), positions});
   }
 
-  Tensor ints(const std::vector<int32_t>& values_in) {
-    const Tensor t = batches.tensor(DType::kI32, {static_cast<int64_t>(values_in.size())});
-    std::copy(values_in.begin(), values_in.end(), t.as<int32_t>());
-    return t;
-  }
+  Tensor ints(const std::vector<int32_t>& ids) { return model::ints(batches, ids); }
 
   Statistics train(const Batch& batch, double scale = 1.0, const Observer& observer = {}) {
     clear(gradients);

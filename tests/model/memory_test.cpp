@@ -72,8 +72,9 @@ Peaks plan(const ModelConfig& config, ops::Precision precision, const std::vecto
 void run_in(const Peaks& peaks, const ModelConfig& config, ops::Precision precision,
             const std::vector<int64_t>& begins, const std::vector<bool>& recompute, Work work,
             int threads, int64_t favoured) {
-  Lab lab(config, precision, 5, recompute, threads);
   Arena values("values"), weights("weights"), activations("activations"), scratch("scratch");
+  Arena inputs("inputs");
+  inputs.reserve(kRoom);
   values.reserve(peaks.values);
   weights.reserve(peaks.weights);
   activations.reserve(peaks.activations);
@@ -87,8 +88,8 @@ void run_in(const Peaks& peaks, const ModelConfig& config, ops::Precision precis
   }
   Model model(parameters, weights, {work == Work::kTrain, recompute, 64});
   const int64_t tokens = begins.back();
-  const Batch batch{lab.ints(random_ids(tokens, config.vocab, 6)),
-                    lab.ints(random_ids(tokens, config.vocab, 7)), begins};
+  const Batch batch{ints(inputs, random_ids(tokens, config.vocab, 6)),
+                    ints(inputs, random_ids(tokens, config.vocab, 7)), begins};
   SinkLog sink;
   Statistics statistics;
   std::vector<SequenceState> states;
@@ -100,10 +101,10 @@ void run_in(const Peaks& peaks, const ModelConfig& config, ops::Precision precis
   } else {
     const auto segments = static_cast<int64_t>(begins.size()) - 1;
     for (int64_t s = 0; s < segments; ++s) {
-      states.push_back(allocate_state(lab.batches, config, precision, 64, 64));
+      states.push_back(allocate_state(inputs, config, precision, 64, 64));
     }
     for (SequenceState& state : states) pointers.push_back(&state);
-    const Tensor logits = lab.batches.tensor(ops::real_dtype(precision), {segments, config.vocab});
+    const Tensor logits = inputs.tensor(ops::real_dtype(precision), {segments, config.vocab});
     model.extend(ctx, activations, batch.ids, begins, pointers, logits);
   }
   if (work != Work::kExtend && favoured >= 0) {
