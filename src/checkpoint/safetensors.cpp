@@ -45,6 +45,7 @@ int bits_of(std::string_view dtype) {
 }
 
 std::optional<DType> type_of(std::string_view dtype) {
+  if (dtype == "BOOL") return DType::kU8;  // a byte that is 0 or 1
   for (const DType type :
        {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32, DType::kU8}) {
     if (name_of(type) == dtype) return type;
@@ -383,8 +384,9 @@ void SafetensorsWriter::close() {
   file_.close();
 }
 
-void write_safetensors_atomically(const fs::path& path, std::span<const NamedTensor> tensors,
-                                  ExitCode otherwise) {
+StagedSafetensors::StagedSafetensors(const fs::path& path, std::span<const NamedTensor> tensors,
+                                     ExitCode otherwise)
+    : path_(path), temporary_(path), otherwise_(otherwise) {
   std::vector<TensorLayout> layout;
   for (const NamedTensor& tensor : tensors) {
     require(tensor.data.contiguous(), "only contiguous tensors can be written");
@@ -392,17 +394,22 @@ void write_safetensors_atomically(const fs::path& path, std::span<const NamedTen
     require(layout_bytes(layout.back()) == tensor.data.bytes(),
             "a tensor's stored shape does not fit its data");
   }
-  fs::path temporary = path;
-  temporary += ".tmp" + std::to_string(getpid());
-  SafetensorsWriter writer(temporary, std::move(layout), otherwise);
+  temporary_ += ".tmp" + std::to_string(getpid());
+  SafetensorsWriter writer(temporary_, std::move(layout), otherwise);
   for (const NamedTensor& tensor : tensors) writer.write(tensor.data);
   writer.close();
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    throw system_error(error, "write", path.string(), otherwise);
+}
+
+StagedSafetensors::~StagedSafetensors() {
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void StagedSafetensors::commit() {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw system_error(errno, "write", path_.string(), otherwise_);
   }
-  sync_directory(path.parent_path());
+  committed_ = true;
+  sync_directory(path_.parent_path());
 }
 
 }  // namespace athanor::checkpoint

@@ -123,14 +123,30 @@ class SafetensorsWriter {
   uint64_t expected_ = 0;
 };
 
-/// Writes tensors under their names in one call; the file appears complete or not at all and
-/// replaces an older one.
+/// A tensor to write under a name, in the shape that the file shall state; its product is
+/// data.numel().
 struct NamedTensor {
   std::string name;
-  std::vector<int64_t> shape;  ///< the shape to store; its product is data.numel()
+  std::vector<int64_t> shape;
   Tensor data;
 };
-void write_safetensors_atomically(const fs::path& path, std::span<const NamedTensor> tensors,
-                                  ExitCode otherwise = ExitCode::kUsage);
+
+/// A file written in whole beside its place, which commit() gives it, replacing an older one.
+/// Destroyed before that, it is removed.
+class StagedSafetensors {
+ public:
+  StagedSafetensors(const fs::path& path, std::span<const NamedTensor> tensors,
+                    ExitCode otherwise = ExitCode::kUsage);
+  ~StagedSafetensors();
+  StagedSafetensors(const StagedSafetensors&) = delete;
+  StagedSafetensors& operator=(const StagedSafetensors&) = delete;
+  void commit();
+
+ private:
+  fs::path path_;
+  fs::path temporary_;
+  ExitCode otherwise_;
+  bool committed_ = false;
+};
 
 }  // namespace athanor::checkpoint
