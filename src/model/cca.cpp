@@ -8,6 +8,13 @@
 #include "ops/elementwise.h"
 
 namespace athanor::model {
+namespace {
+
+const Parameter& weight_of(const Parameters& parameters, int64_t layer, const char* name) {
+  return parameters.find(fmt::format("model.layers.{}.self_attn.{}", layer, name));
+}
+
+}  // namespace
 
 Cca::Cca(const Parameters& parameters, int64_t layer, Arena& weights, bool training,
          const ops::RopeTable& rope)
@@ -16,23 +23,16 @@ Cca::Cca(const Parameters& parameters, int64_t layer, Arena& weights, bool train
       real_(ops::real_dtype(parameters.precision())),
       act_(ops::act_dtype(parameters.precision())),
       rope_(rope),
-      query_(
-          parameters.find(fmt::format("model.layers.{}.self_attn.qkv_proj.q_proj.weight", layer))),
-      key_(parameters.find(fmt::format("model.layers.{}.self_attn.qkv_proj.k_proj.weight", layer))),
-      value_current_(parameters.find(
-          fmt::format("model.layers.{}.self_attn.qkv_proj.v_proj_current.weight", layer))),
-      value_delayed_(parameters.find(
-          fmt::format("model.layers.{}.self_attn.qkv_proj.v_proj_delayed.weight", layer))),
-      depthwise_(parameters.find(
-          fmt::format("model.layers.{}.self_attn.qkv_proj.conv_qk_depthwise.weight", layer))),
-      depthwise_bias_(parameters.find(
-          fmt::format("model.layers.{}.self_attn.qkv_proj.conv_qk_depthwise.bias", layer))),
-      grouped_(parameters.find(
-          fmt::format("model.layers.{}.self_attn.qkv_proj.conv_qk_grouped.weight", layer))),
-      grouped_bias_(parameters.find(
-          fmt::format("model.layers.{}.self_attn.qkv_proj.conv_qk_grouped.bias", layer))),
-      temperature_(parameters.find(fmt::format("model.layers.{}.self_attn.qk_norm.temp", layer))),
-      output_(parameters.find(fmt::format("model.layers.{}.self_attn.o_proj.weight", layer))) {
+      query_(weight_of(parameters, layer, "qkv_proj.q_proj.weight")),
+      key_(weight_of(parameters, layer, "qkv_proj.k_proj.weight")),
+      value_current_(weight_of(parameters, layer, "qkv_proj.v_proj_current.weight")),
+      value_delayed_(weight_of(parameters, layer, "qkv_proj.v_proj_delayed.weight")),
+      depthwise_(weight_of(parameters, layer, "qkv_proj.conv_qk_depthwise.weight")),
+      depthwise_bias_(weight_of(parameters, layer, "qkv_proj.conv_qk_depthwise.bias")),
+      grouped_(weight_of(parameters, layer, "qkv_proj.conv_qk_grouped.weight")),
+      grouped_bias_(weight_of(parameters, layer, "qkv_proj.conv_qk_grouped.bias")),
+      temperature_(weight_of(parameters, layer, "qk_norm.temp")),
+      output_(weight_of(parameters, layer, "o_proj.weight")) {
   const ops::Heads heads = config_.heads;
   shape_.heads = heads;
   shape_.window = config_.layer_kinds[layer] == LayerKind::kSliding ? config_.sliding_window : 0;

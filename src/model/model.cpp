@@ -5,63 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/block.h"
+#include "model/model_impl.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/loss.h"
-#include "ops/routing.h"
+#include "ops/norm.h"
 
 namespace athanor::model {
-
-struct Model::Impl {
-  Impl(Parameters& p, Arena& arena, ModelOptions o);
-
-  void build_rope();
-  void refresh(ops::Context& ctx);
-  Pass begin_pass(ops::Context& ctx, Arena& arena, const Tensor& ids,
-                  std::span<const int64_t> begins, std::span<SequenceState* const> states,
-                  const Observer* observer);
-  void embed(Pass& pass, const Tensor& ids, const Tensor& residual);
-  void blocks_forward(Pass& pass, const Tensor& residual, Statistics* statistics);
-  void block_forward_kept(Pass& pass, int64_t l, Statistics& statistics);
-  void block_backward(Pass& pass, int64_t l, const Tensor& dresidual, GradientSink& sink);
-  void head_backward(Pass& pass, const Batch& batch, double gradient_scale, const Tensor& dresidual,
-                     GradientSink& sink, Statistics& statistics);
-  void embed_backward(Pass& pass, const Tensor& ids, const Tensor& dresidual, GradientSink& sink);
-  void count_experts(const Pass& pass, int64_t l, Statistics& statistics) const;
-
-  bool recomputes(int64_t l) const { return !options.recompute.empty() && options.recompute[l]; }
-  std::span<int64_t> offsets_of(int64_t l) {
-    return std::span(offsets).subspan(l * config.classes(), config.classes());
-  }
-  /// The router state of the layer before l; empty in layer 0.
-  Tensor state_before(int64_t l) const { return l == 0 ? Tensor{} : state[l - 1]; }
-
-  Parameters& parameters;
-  const ModelConfig& config;
-  Arena& weights;
-  ModelOptions options;
-  DType real, act;
-
-  double theta;
-  size_t rope_mark = 0;
-  ops::RopeTable rope_full, rope_sliding;
-
-  const Parameter &embedding, &final_norm;
-  Residual input;
-  PackedWeight packed_head;
-  std::vector<Block> blocks;
-  uint64_t packed_version = 0;
-
-  // Bookkeeping of the pass in hand, kept so that a step takes nothing from the heap.
-  std::vector<int64_t> offsets;  // [L][E+1]
-  std::vector<ops::AttentionSegment> attention_segments;
-  std::vector<Tensor> residual;  // [L+1]: a block's input and the last one's output
-  std::vector<Tensor> state;     // [L]
-  Tensor dstate, dprevious;
-  std::vector<BlockActivations> saved;  // [L]
-  std::vector<size_t> marks;            // [L]: where a block's memory begins
-};
 
 Model::Impl::Impl(Parameters& p, Arena& arena, ModelOptions o)
     : parameters(p),
@@ -115,15 +65,21 @@ void Model::Impl::refresh(ops::Context& ctx) {
 
 namespace {
 
-/// Refuses what would read outside the tables, before any work.
-void check_ids(const Tensor& ids, int64_t vocab, const char* what) {
+/// Refuses, before any work, what would read outside the tables. A target may be negative: none.
+void check_ids(const Tensor& ids, int64_t vocab, const char* what, bool may_be_negative) {
   const int32_t* values = ids.as<int32_t>();
   for (int64_t t = 0; t < ids.numel(); ++t) {
-    if (values[t] >= vocab) {
+    if (values[t] >= vocab || (values[t] < 0 && !may_be_negative)) {
       throw data_error(fmt::format("{} {} at place {} of the batch is outside the vocabulary of {}",
                                    what, values[t], t, vocab));
     }
   }
+}
+
+void check_targets(const ops::Context& ctx, const Batch& batch, int64_t vocab) {
+  if (batch.targets.empty()) return;
+  require(batch.targets.numel() == batch.tokens(), "one target a token");
+  if (!ctx.planning()) check_ids(batch.targets, vocab, "target", /*may_be_negative=*/true);
 }
 
 void check_segments(std::span<const int64_t> begins, int64_t tokens) {
@@ -178,13 +134,7 @@ Pass Model::Impl::begin_pass(ops::Context& ctx, Arena& arena, const Tensor& ids,
     int32_t* positions = pass.positions.as<int32_t>() + begins[s];
     for (int64_t i = 0; i < count; ++i) positions[i] = static_cast<int32_t>(first + i);
   }
-  if (!ctx.planning()) {
-    const int32_t* values = ids.as<int32_t>();
-    for (int64_t t = 0; t < ids.numel(); ++t) {
-      if (values[t] < 0) throw data_error(fmt::format("token id {} is negative", values[t]));
-    }
-    check_ids(ids, config.vocab, "token id");
-  }
+  if (!ctx.planning()) check_ids(ids, config.vocab, "token id", /*may_be_negative=*/false);
   return pass;
 }
 
@@ -308,11 +258,10 @@ void Model::forward_backward(ops::Context& ctx, Arena& activations, const Batch&
   Impl& m = *impl_;
   require(m.options.training, "this model was set up without what a backward needs");
   require(!m.embedding.gradient.empty(), "a backward needs gradients to accumulate into");
-  require(batch.targets.empty() || batch.targets.numel() == batch.tokens(), "one target a token");
   ArenaScope scope(activations);
   Pass pass =
       m.begin_pass(ctx, activations, batch.ids, batch.begins, {}, observer ? &observer : nullptr);
-  if (!batch.targets.empty() && !ctx.planning()) check_ids(batch.targets, m.config.vocab, "target");
+  check_targets(ctx, batch, m.config.vocab);
   const int64_t tokens = batch.tokens(), layers = m.config.layers;
   const Tensor dresidual = activations.tensor(m.real, {tokens, m.config.hidden});
   m.dstate = activations.tensor(m.real, {tokens, m.config.router});
@@ -333,12 +282,11 @@ void Model::forward(ops::Context& ctx, Arena& activations, const Batch& batch,
                     const Tensor& token_loss, Statistics& statistics, bool want_logits,
                     const Observer& observer) {
   Impl& m = *impl_;
-  require(batch.targets.empty() || batch.targets.numel() == batch.tokens(), "one target a token");
   require(token_loss.empty() || !batch.targets.empty(), "token losses need targets");
   ArenaScope scope(activations);
   Pass pass =
       m.begin_pass(ctx, activations, batch.ids, batch.begins, {}, observer ? &observer : nullptr);
-  if (!batch.targets.empty() && !ctx.planning()) check_ids(batch.targets, m.config.vocab, "target");
+  check_targets(ctx, batch, m.config.vocab);
   const int64_t tokens = batch.tokens();
   const Tensor r = activations.tensor(m.real, {tokens, m.config.hidden});
   m.embed(pass, batch.ids, r);
@@ -358,47 +306,6 @@ void Model::forward(ops::Context& ctx, Arena& activations, const Batch& batch,
     ops::linear(ctx, h, m.packed_head.forward, logits);
     observe(pass, -1, "logits", logits);
   }
-}
-
-void Model::extend(ops::Context& ctx, Arena& activations, const Tensor& ids,
-                   std::span<const int64_t> begins, std::span<SequenceState* const> states,
-                   const Tensor& logits, const Tensor& all_logits) {
-  Impl& m = *impl_;
-  require(begins.size() == states.size() + 1, "one state a segment");
-  require(!logits.empty() || !all_logits.empty(), "decoding without logits to write");
-  for (size_t s = 0; s < states.size(); ++s) {
-    for (const LayerState& layer : states[s]->layers) {
-      if (layer.count + begins[s + 1] - begins[s] > layer.keys.rows()) {
-        throw bug(fmt::format("a cache of {} rows that holds {} has no room for {} tokens more",
-                              layer.keys.rows(), layer.count, begins[s + 1] - begins[s]));
-      }
-    }
-  }
-  ArenaScope scope(activations);
-  Pass pass = m.begin_pass(ctx, activations, ids, begins, states, nullptr);
-  const int64_t tokens = ids.numel(), segments = pass.segments(), hidden = m.config.hidden;
-  const Tensor r = activations.tensor(m.real, {tokens, hidden});
-  m.embed(pass, ids, r);
-  m.blocks_forward(pass, r, nullptr);
-
-  const Tensor last = activations.tensor(DType::kI32, {segments});
-  if (!ctx.planning()) {
-    for (int64_t s = 0; s < segments; ++s) {
-      last.as<int32_t>()[s] = static_cast<int32_t>(begins[s + 1] - 1);
-      states[s]->position += begins[s + 1] - begins[s];
-    }
-  }
-  const bool every = !all_logits.empty();
-  Tensor rows = r;
-  if (!every) {
-    rows = activations.tensor(m.real, {segments, hidden});
-    ops::gather_rows(ctx, r, last, segments, rows);
-  }
-  const Tensor h = activations.tensor(m.act, {rows.rows(), hidden});
-  const Tensor inv_norm = activations.tensor(m.real, {rows.rows()});
-  ops::rms_norm(ctx, rows, m.final_norm.value, m.config.rms_norm_eps, h, inv_norm);
-  ops::linear(ctx, h, m.packed_head.forward, every ? all_logits : logits);
-  if (every && !logits.empty()) ops::gather_rows(ctx, all_logits, last, segments, logits);
 }
 
 }  // namespace athanor::model
