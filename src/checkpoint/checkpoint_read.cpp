@@ -139,6 +139,10 @@ Checkpoint Checkpoint::open(const fs::path& directory) {
                                    info.st_size, file.bytes));
     }
   }
+  const StoredFile* config = impl.manifest.find_file(kConfigName);
+  if (config == nullptr || config->rank_file) {
+    throw data_error(manifest.string() + ": lists no config.json");
+  }
   return checkpoint;
 }
 
@@ -146,11 +150,8 @@ const fs::path& Checkpoint::path() const { return impl_->path; }
 const Manifest& Checkpoint::manifest() const { return impl_->manifest; }
 
 model::ModelConfig Checkpoint::config() const {
-  const StoredFile* file = impl_->manifest.find_file(kConfigName);
-  if (file == nullptr || file->rank_file) {
-    throw data_error(impl_->path.string() + ": the manifest lists no config.json");
-  }
-  return parse_model_config(impl_->side_file(*file), (impl_->path / kConfigName).string());
+  const StoredFile& file = *impl_->manifest.find_file(kConfigName);
+  return parse_model_config(impl_->side_file(file), (impl_->path / kConfigName).string());
 }
 
 std::vector<SideFile> Checkpoint::side_files() const {

@@ -249,6 +249,12 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
           fmt::format("{}: file {} is listed twice", where, printable(manifest.files.back().name)));
     }
   }
+  const auto rank_files = std::count_if(manifest.files.begin(), manifest.files.end(),
+                                        [](const StoredFile& file) { return file.rank_file; });
+  if (rank_files != manifest.ranks) {
+    throw data_error(fmt::format("{}: {} rank files are listed for {} ranks", where, rank_files,
+                                 manifest.ranks));
+  }
   for (const json& element : tensors) {
     manifest.tensors.push_back(parse_tensor(element, manifest, where));
     const size_t n = manifest.tensors.size();
