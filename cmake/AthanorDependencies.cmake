@@ -1,7 +1,6 @@
 # Every library comes from the distribution (packages: scripts/packages.txt); nothing is vendored or downloaded.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -30,7 +30,7 @@ class FunctionRef<R(Args...)> {
 /// Cores this process may use: OMP_NUM_THREADS when set, else the affinity mask, else what a cgroup quota allows.
 int allowed_threads();
 
-/// Spreads numbered tasks over a fixed team of threads (OpenMP underneath).
+/// Spreads numbered tasks over a team of the process's worker threads.
 /// The partition of work into tasks belongs to the caller and must depend on shapes alone: then results have the same
 /// bits for any number of threads, whichever thread runs a task.
 class Threads {
@@ -39,7 +39,7 @@ class Threads {
   int count() const { return count_; }
 
   /// Calls task(i, thread) for every i in [0, tasks); thread in [0, count) names the scratch a task may use.
-  /// Nested calls run serially. An exception in a task is rethrown here after all threads have stopped.
+  /// A call from inside a task, or while another thread of the program has the workers, runs serially. An exception in a task is rethrown here after all threads have stopped.
   void run(int64_t tasks, FunctionRef<void(int64_t task, int thread)> task) const;
 
  private:
