@@ -136,6 +136,8 @@ TEST(Parameters, InitialValuesDependOnNameAndSeedAlone) {
   double sum = 0, squares = 0;
   const auto& table = first.at("model.embed_tokens.weight");
   for (const double x : table) sum += x, squares += x * x;
+  EXPECT_FALSE(std::equal(table.begin(), table.begin() + 4096, table.begin() + 4096))
+      << "the second block of random numbers repeats the first";
   const double n = static_cast<double>(table.size());
   EXPECT_NEAR(sum / n, 0, 4 * 0.02 / std::sqrt(n));
   EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.02 * 4 / std::sqrt(2 * n));

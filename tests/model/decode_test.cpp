@@ -128,11 +128,17 @@ TEST(Decode, TheCachedStateIsWhatTheForwardComputed) {
     expect_near(copy_of(a.convolution), copy_of(b.convolution), 1e-12, "convolution");
     expect_near(copy_of(a.delayed_value), copy_of(b.delayed_value), 1e-12, "delayed value");
   }
-  // A state that was reset is a new one.
-  reset(pieces);
-  const auto expected = full_logits(lab, {4});
-  lab.model->extend(lab.ctx, lab.activations, lab.ints({4}), single, other, logits);
-  expect_near(copy_of(logits), expected, 1e-12, "after reset");
+  // A state that was reset is a new one. (Three tokens: what is left of the convolution reaches the
+  // keys, which a lone token does not choose between.)
+  const auto expected = full_logits(lab, {4, 7, 2});
+  const std::vector<int64_t> three = {0, 3};
+  const Tensor every = lab.batches.tensor(DType::kF64, {3, kVocab});
+  SequenceState roomy = allocate_state(lab.batches, lab.config, ops::Precision::kFp64, 9, 9);
+  SequenceState* again[] = {&roomy};
+  lab.model->extend(lab.ctx, lab.activations, lab.ints(ids), begins, again, logits);
+  reset(roomy);
+  lab.model->extend(lab.ctx, lab.activations, lab.ints({4, 7, 2}), three, again, {}, every);
+  expect_near(copy_of(every), expected, 1e-12, "after reset");
 }
 
 TEST(Decode, RefusesACacheThatIsTooSmall) {
