@@ -134,6 +134,7 @@ int run(int argc, char** argv) {
 
   add_train(app);
   add_generate(app);
+  add_probe(app);
   add_eval(app);
   add_tokenizer(app);
   add_data(app);

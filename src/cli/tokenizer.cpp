@@ -120,14 +120,14 @@ void add_inspect(CLI::App& group) {
   auto options = std::make_shared<Options>();
   verb->add_option("T", options->tokenizer, kTokenizerHelp)->required();
   CLI::Option* pieces =
-      verb->add_flag("--pieces", options->pieces, "List every id and its piece, tab between them");
+      verb->add_flag("--pieces", options->pieces, "List every id and its piece as a JSON string");
   verb->add_flag("--json", options->json, "Print one JSON object instead of text")
       ->excludes(pieces);
   verb->callback([options] {
     const auto tokenizer = data::load_tokenizer(options->tokenizer);
     if (!options->pieces) return print_description(*tokenizer, options->json);
     for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
-      print(fmt::format("{}\t{}\n", id, tokenizer->piece(id)));
+      print(fmt::format("{}\t{}\n", id, nlohmann::json(tokenizer->piece(id)).dump()));
     }
   });
 }

@@ -40,6 +40,7 @@ void add_precision(CLI::App& verb, std::string& precision);
 // The verbs, in the order of --help.
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_probe(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_data(CLI::App& app);

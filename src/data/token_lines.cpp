@@ -26,6 +26,7 @@ bool next_object(LineReader& lines, std::string& line) {
   do {
     line.clear();
     if (!lines.next(line)) return false;
+    if (line.ends_with('\n')) line.pop_back();
   } while (is_blank_json_line(line));
   return true;
 }
@@ -68,7 +69,6 @@ void encode_lines(const Tokenizer& tokenizer, const fs::path& jsonl, bool specia
   };
   std::string line;
   while (next_object(lines, line)) {
-    if (line.ends_with('\n')) line.pop_back();
     std::string text;
     const std::string wrong = text_of_json_line(line, text);
     if (!wrong.empty()) {
