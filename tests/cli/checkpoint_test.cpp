@@ -1,0 +1,119 @@
+// athanor checkpoint, through the program.
+#include "checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "infer/tiny_model.h"
+#include "support/program.h"
+
+namespace athanor::test {
+namespace {
+
+using nlohmann::json;
+
+class CheckpointVerb : public testing::Test {
+ protected:
+  ScratchFolder folder_;
+  std::string run_ = folder_ / "run";
+
+  /// A checkpoint of random weights under run/checkpoints.
+  std::string save(int64_t step) {
+    Arena values("values");
+    values.reserve(size_t{64} << 20);
+    model::Parameters parameters(text_config(), ops::Precision::kFp32, values);
+    model::randomise(parameters, static_cast<uint64_t>(step));
+    std::vector<checkpoint::SideFile> files;
+    for (auto& [name, content] : data::make_byte_tokenizer()->files()) {
+      files.push_back({name, content});
+    }
+    const fs::path checkpoints = fs::path(run_) / "checkpoints";
+    fs::create_directories(checkpoints);
+    checkpoint::CheckpointInfo info;
+    info.step = step;
+    return checkpoint::save_checkpoint(checkpoints, info, text_config(),
+                                       checkpoint::slices_of(parameters), files);
+  }
+
+  Outcome verb(const std::string& name, const std::vector<std::string>& rest) {
+    std::vector<std::string> command = {"checkpoint", name};
+    command.insert(command.end(), rest.begin(), rest.end());
+    return athanor(command);
+  }
+  Outcome generate(const std::string& model) {
+    return athanor(
+        {"generate", model, "--prompt", "ab", "--max-tokens", "9", "--precision", "fp32"});
+  }
+};
+
+TEST_F(CheckpointVerb, InspectsAndVerifies) {
+  const std::string step = save(12);
+  const Outcome inspected = verb("inspect", {step, "--json"});
+  ASSERT_EQ(inspected.code, 0) << inspected.err;
+  EXPECT_EQ(json::parse(inspected.out).at("step"), 12);
+  const Outcome text = verb("inspect", {run_});
+  EXPECT_NE(text.out.find("step 12, 1 ranks"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("model.embed_tokens.weight"), std::string::npos);
+  EXPECT_EQ(verb("verify", {step}).code, 0);
+}
+
+TEST_F(CheckpointVerb, OneFlippedByteAnywhereIsFound) {
+  const fs::path step = save(3);
+  for (const auto& entry : fs::directory_iterator(step)) {
+    const std::string whole = read_file(entry.path());
+    for (size_t at = 0; at < whole.size(); at += 1 + whole.size() / 7) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ 4);
+      write_file_atomically(entry.path(), flipped);
+      expect_refusal(verb("verify", {step}), 3, entry.path().filename().string());
+    }
+    write_file_atomically(entry.path(), whole);
+  }
+  EXPECT_EQ(verb("verify", {step}).code, 0);
+}
+
+TEST_F(CheckpointVerb, ExportsAModelThatSpeaksAlike) {
+  const std::string step = save(5);
+  const std::string model = folder_ / "exported";
+  const Outcome exported = verb("export", {step, model, "--dtype", "fp32"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_TRUE(fs::exists(fs::path(model) / "tokenizer_config.json"));
+  const Outcome own = generate(step);
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_EQ(generate(model).out, own.out);
+  EXPECT_EQ(generate(run_).out, own.out);
+
+  const std::string half = folder_ / "half";
+  ASSERT_EQ(verb("export", {run_, half}).code, 0);
+  EXPECT_LT(fs::file_size(fs::path(half) / "model.safetensors"),
+            fs::file_size(fs::path(model) / "model.safetensors"));
+  EXPECT_EQ(generate(half).code, 0);
+}
+
+TEST_F(CheckpointVerb, ADamagedNewestCheckpointIsPassedOverWithAWarning) {
+  const std::string older = save(5);
+  const fs::path newer = save(6);
+  const std::string expected = generate(older).out;
+  EXPECT_NE(generate(newer).out, expected);
+  const std::string manifest = read_file(newer / "manifest.json");
+  write_file_atomically(newer / "manifest.json", manifest.substr(0, manifest.size() / 2));
+  const Outcome outcome = generate(run_);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, expected);
+  EXPECT_NE(outcome.err.find("step-00000006"), std::string::npos) << outcome.err;
+  expect_refusal(generate(newer), 3, "manifest.json");
+}
+
+TEST_F(CheckpointVerb, RefusesWhatIsNoCheckpoint) {
+  expect_refusal(verb("verify", {folder_ / "absent"}), 3, "absent");
+  expect_refusal(verb("inspect", {folder_.path()}), 3, "");
+  const std::string model = write_model(folder_ / "model", text_config());
+  expect_refusal(verb("inspect", {model}), 3, "model directory");
+  expect_refusal(verb("export", {save(1), folder_ / "x", "--dtype", "fp16"}), 2, "fp16");
+  const fs::path other = folder_.write("file", "not a folder");
+  expect_refusal(verb("export", {run_, other}), 2, "file");
+}
+
+}  // namespace
+}  // namespace athanor::test

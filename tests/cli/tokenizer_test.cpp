@@ -1,0 +1,127 @@
+// athanor tokenizer, through the program.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "infer/tiny_model.h"
+#include "support/program.h"
+
+namespace athanor::test {
+namespace {
+
+using nlohmann::json;
+
+std::string jsonl(const std::vector<std::string>& texts) {
+  std::string lines;
+  for (const std::string& text : texts) lines += json{{"text", text}}.dump() + "\n";
+  return lines;
+}
+
+std::vector<json> objects(const std::string& lines) {
+  std::vector<json> found;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) found.push_back(json::parse(line));
+  return found;
+}
+
+/// Some English with enough repetition for a small vocabulary.
+std::string english() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    text += "The quick brown fox number " + std::to_string(i * 37 % 101) +
+            " jumps over the lazy dog, and the dog sleeps on.\n";
+  }
+  return text;
+}
+
+TEST(TokenizerVerb, TrainsEncodesAndDecodesWithoutLoss) {
+  const ScratchFolder folder;
+  const std::string corpus = folder.write("corpus.txt", english());
+  const std::vector<std::string> texts = {"The lazy fox", "", " two  spaces ",
+                                          "naïve 日本 🙂\n\ttab", "\"quotes\" and \\ backslash"};
+  const std::string data = folder.write("texts.jsonl", jsonl(texts));
+  for (const char* kind : {"bpe", "unigram"}) {
+    const std::string model = folder / (std::string(kind) + ".any-name");
+    const Outcome trained = athanor(
+        {"tokenizer", "train", corpus, "--out", model, "--kind", kind, "--vocab", "320", "--json"});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    const json description = json::parse(trained.out);
+    EXPECT_EQ(description.at("kind"), kind);
+    const auto inspected = json::parse(athanor({"tokenizer", "inspect", model, "--json"}).out);
+    EXPECT_EQ(inspected, description);
+    const int64_t vocab = description.at("vocab_size");
+    EXPECT_EQ(lines_of(athanor({"tokenizer", "inspect", model, "--pieces"}).out), vocab);
+
+    const Outcome plain = athanor({"tokenizer", "encode", model, "--jsonl", data});
+    ASSERT_EQ(plain.code, 0) << plain.err;
+    const auto ids = objects(plain.out);
+    const auto special = objects(
+        athanor({"tokenizer", "encode", model, "--jsonl", data, "--add-special-tokens"}).out);
+    ASSERT_EQ(ids.size(), texts.size());
+    ASSERT_EQ(special.size(), texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::vector<int64_t> expected = {description.at("bos")};
+      for (const json& id : ids[i].at("ids")) expected.push_back(id);
+      expected.push_back(description.at("eos"));
+      EXPECT_EQ(special[i].at("ids").get<std::vector<int64_t>>(), expected);
+      for (const json& id : ids[i].at("ids")) EXPECT_LT(id.get<int64_t>(), vocab);
+    }
+    std::string back;
+    for (const json& object : special) back += object.dump() + "\n";
+    const Outcome decoded = athanor({"tokenizer", "decode", model, "--jsonl",
+                                     folder.write("ids.jsonl", back), "--skip-special-tokens"});
+    ASSERT_EQ(decoded.code, 0) << decoded.err;
+    EXPECT_EQ(decoded.out, jsonl(texts));
+  }
+}
+
+TEST(TokenizerVerb, BytesOfAModelFolder) {
+  const ScratchFolder folder;
+  const std::string model = write_model(folder / "model", text_config());
+  const std::string data = folder.write("texts", jsonl({"aé"}));
+  EXPECT_EQ(athanor({"tokenizer", "encode", model, "--jsonl", data, "--add-special-tokens"}).out,
+            "{\"ids\":[256,97,195,169,257]}\n");
+  const std::string ids =
+      folder.write("ids", "{\"ids\":[256,97,195,169,257,9999]}\n\n{\"ids\": []}\n");
+  EXPECT_EQ(athanor({"tokenizer", "decode", model, "--jsonl", ids}).out,
+            "{\"text\":\"<s>aé</s>\"}\n{\"text\":\"\"}\n");
+  EXPECT_EQ(athanor({"tokenizer", "decode", model, "--jsonl", ids, "--skip-special-tokens"}).out,
+            "{\"text\":\"aé\"}\n{\"text\":\"\"}\n");
+}
+
+TEST(TokenizerVerb, BadInputNamesFileAndLine) {
+  const ScratchFolder folder;
+  const std::string model = write_model(folder / "model", text_config());
+  const auto encode = [&](const std::string& content) {
+    return athanor({"tokenizer", "encode", model, "--jsonl", folder.write("t.jsonl", content)});
+  };
+  const auto decode = [&](const std::string& content) {
+    return athanor({"tokenizer", "decode", model, "--jsonl", folder.write("i.jsonl", content)});
+  };
+  for (const char* bad :
+       {"not json\n", "[1]\n", "{}\n", "{\"text\": 1}\n", "{\"text\": \"\xff\"}\n",
+        "{\"text\": \"\\ud800\"}\n", "{\"text\": \"cut"}) {
+    expect_refusal(encode(bad), 3, "t.jsonl:1: ");
+  }
+  for (const char* bad :
+       {"not json\n", "[1]\n", "{}\n", "{\"ids\": 1}\n", "{\"ids\": [-1]}\n", "{\"ids\": [1.5]}\n",
+        "{\"ids\": [\"1\"]}\n", "{\"ids\": [4294967296]}\n"}) {
+    expect_refusal(decode(bad), 3, "i.jsonl:1: ");
+  }
+  const Outcome third = encode("{\"text\": \"a\"}\n\n{\"text\": 3}\n");
+  EXPECT_EQ(third.code, 3);
+  EXPECT_NE(third.err.find("t.jsonl:3: "), std::string::npos) << third.err;
+  expect_refusal(athanor({"tokenizer", "encode", model, "--jsonl", (folder / "none").string()}), 3,
+                 "none");
+  expect_refusal(athanor({"tokenizer", "inspect", (folder / "none").string()}), 3, "none");
+  expect_refusal(athanor({"tokenizer", "inspect", folder.write("junk", "junk").string()}), 3,
+                 "junk");
+  expect_refusal(athanor({"tokenizer", "train", folder.write("bad.txt", "\xff").string(), "--out",
+                          (folder / "m").string()}),
+                 3, "UTF-8");
+  EXPECT_FALSE(fs::exists(folder / "m"));
+}
+
+}  // namespace
+}  // namespace athanor::test
