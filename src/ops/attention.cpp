@@ -1,6 +1,7 @@
 #include "ops/attention.h"
 
 #include "ops/checks.h"
+#include "ops/cpu/attention.h"
 #include "ops/cpu/reference/attention.h"
 
 namespace athanor::ops {
@@ -31,8 +32,11 @@ void attention(Context& ctx, const Tensor& q, std::span<const AttentionSegment> 
                "a segment's queries lie outside q");
     check.that(s.key_count >= s.query_count, "a segment needs a key for each of its queries");
   }
-  if (ctx.planning()) return;
-  reference::attention(q, segments, shape, out, lse);
+  if (!runs_reference(ctx, check.real_dtype())) {
+    cpu::attention(ctx, q, segments, shape, out, lse);
+  } else if (!ctx.planning()) {
+    reference::attention(q, segments, shape, out, lse);
+  }
 }
 
 void attention_backward(Context& ctx, const Tensor& dout, const Tensor& q, const Tensor& k,
@@ -55,8 +59,11 @@ void attention_backward(Context& ctx, const Tensor& dout, const Tensor& q, const
   check.real("dk", dk, tokens, key_width);
   check.real("dv", dv, tokens, key_width);
   check.segments(segments, tokens);
-  if (ctx.planning()) return;
-  reference::attention_backward(dout, q, k, v, out, lse, segments, shape, dq, dk, dv);
+  if (!runs_reference(ctx, check.real_dtype())) {
+    cpu::attention_backward(ctx, dout, q, k, v, out, lse, segments, shape, dq, dk, dv);
+  } else if (!ctx.planning()) {
+    reference::attention_backward(dout, q, k, v, out, lse, segments, shape, dq, dk, dv);
+  }
 }
 
 }  // namespace athanor::ops

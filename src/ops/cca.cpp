@@ -4,8 +4,8 @@
 
 #include "base/math.h"
 #include "ops/checks.h"
+#include "ops/cpu/cca.h"
 #include "ops/cpu/reference/cca.h"
-#include "ops/elementwise.h"
 
 namespace athanor::ops {
 namespace {
@@ -39,7 +39,11 @@ void qk_mean(Context& ctx, const Tensor& c, Heads heads, const Tensor& z) {
   check.real("z", z, z.rows(), heads.channels());
   check.real("c", c, z.rows(), heads.channels());
   if (ctx.planning()) return;
-  reference::qk_mean(c, heads, z);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::qk_mean(c, heads, z);
+  } else {
+    cpu::qk_mean(ctx, c, heads, z);
+  }
 }
 
 void qk_mean_backward(Context& ctx, const Tensor& dz, Heads heads, const Tensor& dc) {
@@ -48,7 +52,11 @@ void qk_mean_backward(Context& ctx, const Tensor& dz, Heads heads, const Tensor&
   check.real("dz", dz, dz.rows(), heads.channels());
   check.real("dc", dc, dz.rows(), heads.channels());
   if (ctx.planning()) return;
-  reference::qk_mean_backward(dz, heads, dc);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::qk_mean_backward(dz, heads, dc);
+  } else {
+    cpu::qk_mean_backward(ctx, dz, heads, dc);
+  }
 }
 
 RopeTable make_rope_table(Arena& arena, DType real, double theta, int64_t rotary,
@@ -92,7 +100,11 @@ void qk_norm_rope(Context& ctx, const Tensor& z, Heads heads, const Tensor& temp
   check.real_or_act("k", k, z.rows(), heads.key * heads.size);
   check.real("inv_norm", inv_norm, z.rows(), heads.total());
   if (ctx.planning()) return;
-  reference::qk_norm_rope(z, heads, temperature, rope, positions, q, k, inv_norm);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::qk_norm_rope(z, heads, temperature, rope, positions, q, k, inv_norm);
+  } else {
+    cpu::qk_norm_rope(ctx, z, heads, temperature, rope, positions, q, k, inv_norm);
+  }
 }
 
 void qk_norm_rope_backward(Context& ctx, const Tensor& dq, const Tensor& dk, const Tensor& z,
@@ -109,9 +121,13 @@ void qk_norm_rope_backward(Context& ctx, const Tensor& dq, const Tensor& dk, con
   check.real("inv_norm", inv_norm, z.rows(), heads.total());
   check.real("dz", dz, z.rows(), heads.channels());
   check.real_vector("dtemperature", dtemperature, heads.key);
-  if (ctx.planning()) return;
-  reference::qk_norm_rope_backward(dq, dk, z, heads, temperature, rope, positions, inv_norm, dz,
-                                   dtemperature);
+  if (!runs_reference(ctx, check.real_dtype())) {
+    cpu::qk_norm_rope_backward(ctx, dq, dk, z, heads, temperature, rope, positions, inv_norm, dz,
+                               dtemperature);
+  } else if (!ctx.planning()) {
+    reference::qk_norm_rope_backward(dq, dk, z, heads, temperature, rope, positions, inv_norm, dz,
+                                     dtemperature);
+  }
 }
 
 void value_delay(Context& ctx, const Tensor& current, const Tensor& delayed, const Tensor& history,
@@ -126,7 +142,11 @@ void value_delay(Context& ctx, const Tensor& current, const Tensor& delayed, con
   }
   check.real_or_act("v", v, tokens, 2 * width);
   if (ctx.planning()) return;
-  reference::value_delay(current, delayed, history, segments, v);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::value_delay(current, delayed, history, segments, v);
+  } else {
+    cpu::value_delay(ctx, current, delayed, history, segments, v);
+  }
 }
 
 void value_delay_backward(Context& ctx, const Tensor& dv, Segments segments, const Tensor& dcurrent,
@@ -138,7 +158,11 @@ void value_delay_backward(Context& ctx, const Tensor& dv, Segments segments, con
   check.real_or_act("dcurrent", dcurrent, tokens, width);
   check.real_or_act("ddelayed", ddelayed, tokens, width);
   if (ctx.planning()) return;
-  reference::value_delay_backward(dv, segments, dcurrent, ddelayed);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::value_delay_backward(dv, segments, dcurrent, ddelayed);
+  } else {
+    cpu::value_delay_backward(ctx, dv, segments, dcurrent, ddelayed);
+  }
 }
 
 }  // namespace athanor::ops

@@ -4,6 +4,7 @@
 
 #include "ops/cca.h"
 #include "ops/checks.h"
+#include "ops/cpu/cca.h"
 #include "ops/cpu/reference/cca.h"
 #include "ops/elementwise.h"
 
@@ -59,9 +60,14 @@ void add_from_matrix(const Tensor& matrix, int64_t head, int64_t size, const Ten
   for_each_tap(size, [&](int64_t tap_place, int64_t place) { to[tap_place] += from[place]; });
 }
 
-void depthwise_windows(Context&, const Tensor& c, const Tensor& history, Segments segments,
+void depthwise_windows(Context& ctx, const Tensor& c, const Tensor& history, Segments segments,
                        Heads heads, const ConvolutionWeights& w, const Tensor& windows) {
-  reference::depthwise_windows(c, history, segments, heads, w.depthwise, w.depthwise_bias, windows);
+  const Tensor &taps = w.depthwise, &bias = w.depthwise_bias;
+  if (!runs_reference(ctx, c.dtype())) {
+    cpu::depthwise_windows(ctx, c, history, segments, heads, taps, bias, windows);
+  } else if (!ctx.planning()) {
+    reference::depthwise_windows(c, history, segments, heads, taps, bias, windows);
+  }
 }
 
 }  // namespace
@@ -99,7 +105,7 @@ void cca_convolution(Context& ctx, const Tensor& c, const Tensor& history, Segme
   }
   const ArenaScope scope(ctx.scratch());
   const Tensor windows = ctx.scratch().tensor(w.grouped[0].dtype, {tokens, 2 * channels});
-  if (!ctx.planning()) depthwise_windows(ctx, c, history, segments, heads, w, windows);
+  depthwise_windows(ctx, c, history, segments, heads, w, windows);
   for (int64_t h = 0; h < heads.total(); ++h) {
     linear(ctx, windows.columns(h * 2 * d, 2 * d), w.grouped[h], y2.columns(h * d, d),
            {.bias = part(w.grouped_bias, h * d, d)});
@@ -129,7 +135,7 @@ void cca_convolution_backward(Context& ctx, const Tensor& dy2, const Tensor& c, 
     const ArenaScope inner(ctx.scratch());
     const Tensor windows = ctx.scratch().tensor(act, {tokens, 2 * channels});
     const Tensor dw = ctx.scratch().tensor(real, {d, 2 * d});
-    if (!ctx.planning()) depthwise_windows(ctx, c, {}, segments, heads, w, windows);
+    depthwise_windows(ctx, c, {}, segments, heads, w, windows);
     for (int64_t h = 0; h < heads.total(); ++h) {
       fill(ctx, dw, 0.0);
       accumulate_outer(ctx, act, dy2.columns(h * d, d), windows.columns(h * 2 * d, 2 * d), dw);
@@ -142,9 +148,13 @@ void cca_convolution_backward(Context& ctx, const Tensor& dy2, const Tensor& c, 
   for (int64_t h = 0; h < heads.total(); ++h) {
     linear(ctx, dy2.columns(h * d, d), w.grouped_transposed[h], dwindows.columns(h * 2 * d, 2 * d));
   }
-  if (ctx.planning()) return;
-  reference::depthwise_windows_backward(dwindows, c, segments, heads, w.depthwise, dc,
-                                        gradients.depthwise, gradients.depthwise_bias);
+  if (!runs_reference(ctx, real)) {
+    cpu::depthwise_windows_backward(ctx, dwindows, c, segments, heads, w.depthwise, dc,
+                                    gradients.depthwise, gradients.depthwise_bias);
+  } else if (!ctx.planning()) {
+    reference::depthwise_windows_backward(dwindows, c, segments, heads, w.depthwise, dc,
+                                          gradients.depthwise, gradients.depthwise_bias);
+  }
 }
 
 }  // namespace athanor::ops

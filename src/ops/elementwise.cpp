@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "ops/checks.h"
+#include "ops/cpu/elementwise.h"
 #include "ops/cpu/reference/elementwise.h"
 
 namespace athanor::ops {
@@ -31,14 +32,23 @@ void convert(Context& ctx, const Tensor& from, const Tensor& to) {
              "from and to must have equal rows and columns");
   check.that(is_float(from.dtype()) && is_float(to.dtype()), "F64, F32 and BF16 alone convert");
   if (ctx.planning()) return;
-  reference::convert(from, to);
+  const bool wide = from.dtype() == DType::kF64 || to.dtype() == DType::kF64;
+  if (wide || ctx.isa() == Isa::kReference) {
+    reference::convert(from, to);
+  } else {
+    cpu::convert(ctx, from, to);
+  }
 }
 
 void fill(Context& ctx, const Tensor& t, double value) {
   const Checks check("fill", real_of(t.dtype()));
   check.real_or_act("t", t, t.rows(), t.cols());
   if (ctx.planning()) return;
-  reference::fill(t, value);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::fill(t, value);
+  } else {
+    cpu::fill(ctx, t, static_cast<float>(value));
+  }
 }
 
 void add(Context& ctx, const Tensor& from, const Tensor& to) {
@@ -46,22 +56,33 @@ void add(Context& ctx, const Tensor& from, const Tensor& to) {
   check.real("to", to, to.rows(), to.cols());
   check.real_or_act("from", from, to.rows(), to.cols());
   if (ctx.planning()) return;
-  reference::add(from, to);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::add(from, to);
+  } else {
+    cpu::add(ctx, from, to);
+  }
 }
 
 void scale(Context& ctx, const Tensor& t, double factor) {
   const Checks check("scale", t);
   check.real_vector("t", t, t.numel());
   if (ctx.planning()) return;
-  reference::scale(t, factor);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::scale(t, factor);
+  } else {
+    cpu::scale(ctx, t, static_cast<float>(factor));
+  }
 }
 
 void accumulate_column_sums(Context& ctx, const Tensor& dy, const Tensor& db) {
   const Checks check("accumulate_column_sums", db);
   check.real_vector("db", db, dy.cols());
   check.real_or_act("dy", dy, dy.rows(), db.numel());
-  if (ctx.planning()) return;
-  reference::accumulate_column_sums(dy, db);
+  if (runs_reference(ctx, check.real_dtype())) {
+    if (!ctx.planning()) reference::accumulate_column_sums(dy, db);
+  } else {
+    cpu::accumulate_column_sums(ctx, dy, db);
+  }
 }
 
 void block_squares(Context& ctx, const Tensor& x, std::span<double> sums) {
@@ -70,7 +91,11 @@ void block_squares(Context& ctx, const Tensor& x, std::span<double> sums) {
   check.that(static_cast<int64_t>(sums.size()) == (x.numel() + kNormBlock - 1) / kNormBlock,
              "one sum for each block of kNormBlock elements");
   if (ctx.planning()) return;
-  reference::block_squares(x, kNormBlock, sums);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::block_squares(x, kNormBlock, sums);
+  } else {
+    cpu::block_squares(ctx, x, kNormBlock, sums);
+  }
 }
 
 double tree_sum(std::span<const double> values) {

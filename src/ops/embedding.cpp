@@ -4,6 +4,7 @@
 
 #include "ops/checks.h"
 #include "ops/cpu/reference/embedding.h"
+#include "ops/cpu/routing.h"
 
 namespace athanor::ops {
 namespace {
@@ -26,7 +27,11 @@ void embedding(Context& ctx, const Tensor& table, const Tensor& ids, const Tenso
   check.real("out", out, ids.numel(), table.cols());
   if (ctx.planning()) return;
   check_ids("embedding", ids, table.rows());
-  reference::embedding(table, ids, out);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::embedding(table, ids, out);
+  } else {
+    cpu::gather_rows(ctx, table, ids.as<int32_t>(), ids.numel(), out);
+  }
 }
 
 void embedding_backward(Context& ctx, const Tensor& dout, const Tensor& ids, const Tensor& dtable) {
@@ -36,7 +41,11 @@ void embedding_backward(Context& ctx, const Tensor& dout, const Tensor& ids, con
   check.real("dout", dout, ids.numel(), dtable.cols());
   if (ctx.planning()) return;
   check_ids("embedding_backward", ids, dtable.rows());
-  reference::embedding_backward(dout, ids, dtable);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::embedding_backward(dout, ids, dtable);
+  } else {
+    cpu::scatter_add_rows(ctx, dout, ids.as<int32_t>(), ids.numel(), dtable);
+  }
 }
 
 }  // namespace athanor::ops

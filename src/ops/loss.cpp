@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/checks.h"
+#include "ops/cpu/loss.h"
 #include "ops/cpu/reference/loss.h"
 
 namespace athanor::ops {
@@ -75,9 +76,13 @@ void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
       const Tensor block = logits.slice_rows(0, count);
       linear(ctx, h.slice_rows(first, count), *head.forward, block);
       if (ctx.planning()) continue;
-      reference::cross_entropy(block, targets.as<int32_t>() + first, gradient_scale,
-                               part(loss, first, count),
-                               with_gradient ? dlogits.slice_rows(row, count) : Tensor());
+      const int32_t* wanted = targets.as<int32_t>() + first;
+      const Tensor d = with_gradient ? dlogits.slice_rows(row, count) : Tensor();
+      if (runs_reference(ctx, loss.dtype())) {
+        reference::cross_entropy(block, wanted, gradient_scale, part(loss, first, count), d);
+      } else {
+        cpu::cross_entropy(ctx, block, wanted, gradient_scale, part(loss, first, count), d);
+      }
     }
     if (!with_gradient) continue;
     const Tensor d = dlogits.slice_rows(0, rows);

@@ -1,6 +1,7 @@
 #include "ops/norm.h"
 
 #include "ops/checks.h"
+#include "ops/cpu/norm.h"
 #include "ops/cpu/reference/norm.h"
 
 namespace athanor::ops {
@@ -25,7 +26,11 @@ void rms_norm(Context& ctx, const Tensor& x, const Tensor& w, double eps, const 
   check.real_or_act("y", y, x.rows(), x.cols());
   check.real_vector("inv_rms", inv_rms, x.rows());
   if (ctx.planning()) return;
-  reference::rms_norm(x, w, eps, y, inv_rms);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::rms_norm(x, w, eps, y, inv_rms);
+  } else {
+    cpu::rms_norm(ctx, x, w, static_cast<float>(eps), y, inv_rms);
+  }
 }
 
 void rms_norm_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor& w,
@@ -37,8 +42,11 @@ void rms_norm_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Te
   check.real_vector("inv_rms", inv_rms, x.rows());
   check.real("dx", dx, x.rows(), x.cols());
   check.real_vector("dw", dw, x.cols());
-  if (ctx.planning()) return;
-  reference::rms_norm_backward(dy, x, w, inv_rms, dx, dw);
+  if (runs_reference(ctx, check.real_dtype())) {
+    if (!ctx.planning()) reference::rms_norm_backward(dy, x, w, inv_rms, dx, dw);
+  } else {
+    cpu::rms_norm_backward(ctx, dy, x, w, inv_rms, dx, dw);
+  }
 }
 
 void residual_affine(Context& ctx, const Tensor& m, const Tensor& r, const ResidualScale& scale,
@@ -49,7 +57,11 @@ void residual_affine(Context& ctx, const Tensor& m, const Tensor& r, const Resid
   if (!r.empty()) check.real("r", r, out.rows(), out.cols());
   check_scale(check, scale, !r.empty(), out.cols());
   if (ctx.planning()) return;
-  reference::residual_affine(m, r, scale, out);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::residual_affine(m, r, scale, out);
+  } else {
+    cpu::residual_affine(ctx, m, r, scale, out);
+  }
 }
 
 void residual_affine_backward(Context& ctx, const Tensor& dout, const Tensor& m, const Tensor& r,
@@ -67,8 +79,11 @@ void residual_affine_backward(Context& ctx, const Tensor& dout, const Tensor& m,
   }
   check_scale(check, scale, !r.empty(), width);
   check_scale(check, dscale, !r.empty(), width);
-  if (ctx.planning()) return;
-  reference::residual_affine_backward(dout, m, r, scale, dm, dr, dscale);
+  if (runs_reference(ctx, check.real_dtype())) {
+    if (!ctx.planning()) reference::residual_affine_backward(dout, m, r, scale, dm, dr, dscale);
+  } else {
+    cpu::residual_affine_backward(ctx, dout, m, r, scale, dm, dr, dscale);
+  }
 }
 
 }  // namespace athanor::ops

@@ -6,6 +6,7 @@
 
 #include "ops/checks.h"
 #include "ops/cpu/reference/routing.h"
+#include "ops/cpu/routing.h"
 
 namespace athanor::ops {
 namespace {
@@ -35,7 +36,11 @@ void gelu(Context& ctx, const Tensor& x, const Tensor& y) {
   check.real("x", x, x.rows(), x.cols());
   check.real_or_act("y", y, x.rows(), x.cols());
   if (ctx.planning()) return;
-  reference::gelu(x, y);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::gelu(x, y);
+  } else {
+    cpu::gelu(ctx, x, y);
+  }
 }
 
 void gelu_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor& dx) {
@@ -44,7 +49,11 @@ void gelu_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor
   check.real_or_act("dy", dy, x.rows(), x.cols());
   check.real_or_act("dx", dx, x.rows(), x.cols());
   if (ctx.planning()) return;
-  reference::gelu_backward(dy, x, dx);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::gelu_backward(dy, x, dx);
+  } else {
+    cpu::gelu_backward(ctx, dy, x, dx);
+  }
 }
 
 void depth_average(Context& ctx, const Tensor& r, const Tensor& gamma, const Tensor& previous,
@@ -55,7 +64,11 @@ void depth_average(Context& ctx, const Tensor& r, const Tensor& gamma, const Ten
   check.real("previous", previous, r.rows(), r.cols());
   check.real("state", state, r.rows(), r.cols());
   if (ctx.planning()) return;
-  reference::depth_average(r, gamma, previous, state);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::depth_average(r, gamma, previous, state);
+  } else {
+    cpu::depth_average(ctx, r, gamma, previous, state);
+  }
 }
 
 void depth_average_backward(Context& ctx, const Tensor& dstate, const Tensor& gamma,
@@ -66,8 +79,13 @@ void depth_average_backward(Context& ctx, const Tensor& dstate, const Tensor& ga
   check.real("previous", previous, dstate.rows(), dstate.cols());
   check.real("dprevious", dprevious, dstate.rows(), dstate.cols());
   check.real_vector("dgamma", dgamma, dstate.cols());
-  if (ctx.planning()) return;
-  reference::depth_average_backward(dstate, gamma, previous, dprevious, dgamma);
+  if (runs_reference(ctx, check.real_dtype())) {
+    if (!ctx.planning()) {
+      reference::depth_average_backward(dstate, gamma, previous, dprevious, dgamma);
+    }
+  } else {
+    cpu::depth_average_backward(ctx, dstate, gamma, previous, dprevious, dgamma);
+  }
 }
 
 void route(Context& ctx, const Tensor& logits, const Tensor& bias, const Tensor& probability,
@@ -79,7 +97,11 @@ void route(Context& ctx, const Tensor& logits, const Tensor& bias, const Tensor&
   check.index_vector("expert", expert, logits.rows());
   check.real_vector("weight", weight, logits.rows());
   if (ctx.planning()) return;
-  reference::route(logits, bias, probability, expert, weight);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::route(logits, bias, probability, expert, weight);
+  } else {
+    cpu::route(ctx, logits, bias, probability, expert, weight);
+  }
 }
 
 void route_backward(Context& ctx, const Tensor& dweight, const Tensor& probability,
@@ -91,7 +113,11 @@ void route_backward(Context& ctx, const Tensor& dweight, const Tensor& probabili
   check.index_vector("expert", expert, tokens);
   check.real_or_act("dlogits", dlogits, tokens, classes);
   if (ctx.planning()) return;
-  reference::route_backward(dweight, probability, expert, dlogits);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::route_backward(dweight, probability, expert, dlogits);
+  } else {
+    cpu::route_backward(ctx, dweight, probability, expert, dlogits);
+  }
 }
 
 void sort_by_expert(Context& ctx, const Tensor& expert, int64_t experts, const Tensor& order,
@@ -134,7 +160,11 @@ void gather_rows(Context& ctx, const Tensor& from, const Tensor& order, int64_t 
   check.that(count <= to.rows(), "count outside to");
   if (ctx.planning()) return;
   check_order(check, order, count, from.rows());
-  reference::gather_rows(from, order.as<int32_t>(), count, to);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::gather_rows(from, order.as<int32_t>(), count, to);
+  } else {
+    cpu::gather_rows(ctx, from, order.as<int32_t>(), count, to);
+  }
 }
 
 void scatter_add_rows(Context& ctx, const Tensor& from, const Tensor& order, int64_t count,
@@ -145,7 +175,11 @@ void scatter_add_rows(Context& ctx, const Tensor& from, const Tensor& order, int
   check.that(count <= from.rows(), "count outside from");
   if (ctx.planning()) return;
   check_order(check, order, count, to.rows());
-  reference::scatter_add_rows(from, order.as<int32_t>(), count, to);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::scatter_add_rows(from, order.as<int32_t>(), count, to);
+  } else {
+    cpu::scatter_add_rows(ctx, from, order.as<int32_t>(), count, to);
+  }
 }
 
 void combine(Context& ctx, const Tensor& y, const Tensor& order, int64_t count,
@@ -160,7 +194,11 @@ void combine(Context& ctx, const Tensor& y, const Tensor& order, int64_t count,
   if (ctx.planning()) return;
   check_order(check, order, count, out.rows());
   invert(order.as<int32_t>(), count, place.as<int32_t>(), out.rows());
-  reference::combine(y, place.as<int32_t>(), weight, out);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::combine(y, place.as<int32_t>(), weight, out);
+  } else {
+    cpu::combine(ctx, y, place.as<int32_t>(), weight, out);
+  }
 }
 
 void combine_backward(Context& ctx, const Tensor& dout, const Tensor& y, const Tensor& order,
@@ -178,7 +216,11 @@ void combine_backward(Context& ctx, const Tensor& dout, const Tensor& y, const T
   if (ctx.planning()) return;
   check_order(check, order, count, dout.rows());
   invert(order.as<int32_t>(), count, place.as<int32_t>(), dout.rows());
-  reference::combine_backward(dout, y, place.as<int32_t>(), weight, dy, dweight);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::combine_backward(dout, y, place.as<int32_t>(), weight, dy, dweight);
+  } else {
+    cpu::combine_backward(ctx, dout, y, place.as<int32_t>(), weight, dy, dweight);
+  }
 }
 
 void silu_product(Context& ctx, const Tensor& gate_up, int64_t count, const Tensor& h) {
@@ -187,7 +229,11 @@ void silu_product(Context& ctx, const Tensor& gate_up, int64_t count, const Tens
   check.real_or_act("gate_up", gate_up, gate_up.rows(), 2 * h.cols());
   check.that(count >= 0 && count <= h.rows() && count <= gate_up.rows(), "count outside the rows");
   if (ctx.planning()) return;
-  reference::silu_product(gate_up, count, h);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::silu_product(gate_up, count, h);
+  } else {
+    cpu::silu_product(ctx, gate_up, count, h);
+  }
 }
 
 void silu_product_backward(Context& ctx, const Tensor& dh, const Tensor& gate_up, int64_t count,
@@ -200,7 +246,11 @@ void silu_product_backward(Context& ctx, const Tensor& dh, const Tensor& gate_up
       count >= 0 && count <= dh.rows() && count <= gate_up.rows() && count <= dgate_up.rows(),
       "count outside the rows");
   if (ctx.planning()) return;
-  reference::silu_product_backward(dh, gate_up, count, dgate_up);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::silu_product_backward(dh, gate_up, count, dgate_up);
+  } else {
+    cpu::silu_product_backward(ctx, dh, gate_up, count, dgate_up);
+  }
 }
 
 }  // namespace athanor::ops

@@ -2,6 +2,7 @@
 
 #include "ops/checks.h"
 #include "ops/cpu/reference/update.h"
+#include "ops/cpu/update.h"
 
 namespace athanor::ops {
 
@@ -13,7 +14,11 @@ void adamw(Context& ctx, const Tensor& p, const Tensor& g, const Tensor& m, cons
   }
   check.that(options.step >= 1, "steps count from 1");
   if (ctx.planning()) return;
-  reference::adamw(p, g, m, v, options);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::adamw(p, g, m, v, options);
+  } else {
+    cpu::adamw(ctx, p, g, m, v, options);
+  }
 }
 
 void muon_momentum(Context& ctx, const Tensor& g, double mu, double gradient_scale,
@@ -23,7 +28,11 @@ void muon_momentum(Context& ctx, const Tensor& g, double mu, double gradient_sca
   check.real_vector("momentum", momentum, g.numel());
   check.real_vector("nesterov", nesterov, g.numel());
   if (ctx.planning()) return;
-  reference::muon_momentum(g, mu, gradient_scale, momentum, nesterov);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::muon_momentum(g, mu, gradient_scale, momentum, nesterov);
+  } else {
+    cpu::muon_momentum(ctx, g, mu, gradient_scale, momentum, nesterov);
+  }
 }
 
 void muon_apply(Context& ctx, const Tensor& p, const Tensor& o, double decay, double step) {
@@ -31,7 +40,11 @@ void muon_apply(Context& ctx, const Tensor& p, const Tensor& o, double decay, do
   check.real_vector("p", p, p.numel());
   check.real_vector("o", o, p.numel());
   if (ctx.planning()) return;
-  reference::muon_apply(p, o, decay, step);
+  if (runs_reference(ctx, check.real_dtype())) {
+    reference::muon_apply(p, o, decay, step);
+  } else {
+    cpu::muon_apply(ctx, p, o, decay, step);
+  }
 }
 
 }  // namespace athanor::ops
