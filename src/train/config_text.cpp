@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -247,6 +248,15 @@ std::vector<std::string> known_keys(const std::string& key) {
   return keys;
 }
 
+/// "; did you mean 'x'?": the key that begins like `key`, else the one with the fewest edits.
+std::string nearest(const std::string& key) {
+  const std::vector<std::string> keys = known_keys(key);
+  const auto longer = std::find_if(keys.begin(), keys.end(),
+                                   [&](const std::string& k) { return k.starts_with(key); });
+  return longer != keys.end() ? fmt::format("; did you mean '{}'?", *longer)
+                              : suggestion(key, keys);
+}
+
 Config from_table(const toml::table& root, const Origin& origin) {
   Leaves leaves;
   flatten(root, "", leaves);
@@ -286,8 +296,8 @@ Config from_table(const toml::table& root, const Origin& origin) {
                           ": phases is a list of tables: begin each with [[phases]]");
       }
     }
-    throw usage_error(origin.of(key, node) + ": unknown key '" + key + "'" +
-                      suggestion(key, known_keys(key)));
+    throw usage_error(
+        fmt::format("{}: unknown key '{}'{}", origin.of(key, node), key, nearest(key)));
   }
   if (!missing.empty()) throw usage_error(origin.file + ": " + missing + " is missing");
   check(config, origin.file);

@@ -261,6 +261,7 @@ void Trainer::roll_back(const std::string& reason) {
 
 void Trainer::run(int64_t target) {
   const int64_t first = state_.step;
+  if (first == target && saved_step_ == target) return;
   log::Progress progress("train", "steps", target - first);
   double pace = 0;
   try {

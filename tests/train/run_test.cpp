@@ -1,0 +1,252 @@
+// Whole runs: learning, the same bits after any stop, what lies in the run directory.
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/open_model.h"
+#include "data/tokenizer.h"
+#include "train/config.h"
+#include "train/lab.h"
+
+namespace athanor::train {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this folder
+
+TEST(Run, LearnsAndLeavesACompleteDirectory) {
+  const Lab lab;
+  const TrainReport report = train(lab.options("run", {"phases.0.tokens=30720"}));
+  EXPECT_EQ(report.step, 120);
+  EXPECT_EQ(report.steps, 120);
+  const auto metrics = read_lines(report.directory / "metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 120u);
+  EXPECT_GT(metrics.front()["loss"], 5.3) << "ln 258 is 5.55";
+  EXPECT_LT(metrics.back()["loss"], 1.6);
+  EXPECT_LT(metrics.back()["validation"]["bits_per_byte"], 2.4);
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    EXPECT_EQ(metrics[i]["step"], i + 1);
+    EXPECT_EQ(metrics[i]["tokens"], (i + 1) * 256);
+    EXPECT_EQ(metrics[i]["experts"].size(), 2u);
+    EXPECT_GT(metrics[i]["tokens_per_second"], 0);
+    EXPECT_GT(metrics[i]["ceiling_share"], 0);
+    EXPECT_EQ(metrics[i].contains("validation"), (i + 1) % 5 == 0) << i;
+  }
+  EXPECT_EQ(to_toml(read_config(report.directory / "config.toml", {})),
+            read(report.directory / "config.toml"));
+  EXPECT_TRUE(fs::exists(report.directory / "heldout.jsonl"));
+  const auto model = checkpoint::open_model(report.model);
+  EXPECT_EQ(model.config.vocab, 258);
+  EXPECT_EQ(model.config.eos, 257);
+  EXPECT_EQ(data::load_tokenizer(report.model)->vocab_size(), 258);
+  EXPECT_NE(to_text(report).find("athanor generate"), std::string::npos);
+  // checkpoint.keep newest ones stay.
+  size_t checkpoints = 0;
+  for (const auto& entry : fs::directory_iterator(report.directory / "checkpoints")) {
+    checkpoints += checkpoint::is_checkpoint(entry.path()) ? 1 : 0;
+  }
+  EXPECT_EQ(checkpoints, 3u);
+}
+
+TEST(Run, StopAndResumeGiveTheBitsOfAnUnbrokenRun) {
+  const Lab lab;
+  const TrainReport whole = train(lab.options("whole"));
+  ASSERT_EQ(whole.step, 12);
+  TrainOptions options = lab.options("parts");
+  for (const int64_t stop : {3, 7, 8}) {
+    options.steps = stop;
+    EXPECT_EQ(train(options).step, stop);
+  }
+  options.steps.reset();
+  const TrainReport parts = train(options);
+  EXPECT_EQ(parts.step, 12);
+  EXPECT_EQ(fingerprint(parts.checkpoint), fingerprint(whole.checkpoint));
+  EXPECT_EQ(steady_metrics(parts.directory), steady_metrics(whole.directory));
+  EXPECT_EQ(read(parts.model / "model.safetensors"), read(whole.model / "model.safetensors"));
+}
+
+TEST(Run, Bf16ResumesByBitToo) {
+  const Lab lab;
+  const std::vector<std::string> bf16 = {"precision=bf16",
+                                         "optimizer.newton_schulz_precision=bf16"};
+  const TrainReport whole = train(lab.options("whole", bf16));
+  TrainOptions options = lab.options("parts", bf16);
+  options.steps = 5;
+  train(options);
+  options.steps.reset();
+  EXPECT_EQ(fingerprint(train(options).checkpoint), fingerprint(whole.checkpoint));
+}
+
+TEST(Run, BitsDoNotDependOnThreads) {
+  const Lab lab;
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::string name = precision;
+    std::vector<std::map<std::string, std::string>> results;
+    for (const char* threads : {"1", "2", "3"}) {
+      const TrainOptions options = lab.options(name + threads, {"precision=" + name});
+      std::string errors;
+      ASSERT_EQ(run_child(options, &errors, {std::string("OMP_NUM_THREADS=") + threads}), 0)
+          << errors;
+      results.push_back(fingerprint(lab.out(name + threads) / "checkpoints" / "step-00000012"));
+    }
+    EXPECT_EQ(results[0], results[1]) << name;
+    EXPECT_EQ(results[0], results[2]) << name;
+  }
+}
+
+TEST(Run, PhasesRampAndSourcesResumeByBit) {
+  const Lab lab;
+  write(lab.folder / "other.txt", make_text(30, 5));
+  std::string config = small_config() + R"(
+[[batch.ramp]]
+tokens = 0
+sequences = 4
+[[batch.ramp]]
+tokens = 400
+sequences = 8
+[[phases]]
+name = "longer"
+tokens = 2048
+sequence = 64
+theta = 1e5
+learning_rate = 3e-3
+)";
+  config += "sources = [{path = \"" + (lab.folder / "text.txt").string() +
+            "\", weight = 1}, {path = \"" + (lab.folder / "other.txt").string() +
+            "\", weight = 2}]\n";
+  write(lab.folder / "small.toml", config);
+  const TrainReport whole = train(lab.options("whole"));
+  TrainOptions options = lab.options("parts");
+  for (const int64_t stop :
+       {2, 14, 16}) {  // before the ramp, at the phase's edge, inside the second phase
+    options.steps = stop;
+    train(options);
+  }
+  options.steps.reset();
+  const TrainReport parts = train(options);
+  EXPECT_EQ(parts.step, whole.step);
+  EXPECT_EQ(fingerprint(parts.checkpoint), fingerprint(whole.checkpoint));
+  EXPECT_EQ(steady_metrics(parts.directory), steady_metrics(whole.directory));
+  const auto lines = read_lines(whole.directory / "metrics.jsonl");
+  EXPECT_EQ(lines.back()["phase"], "longer");
+  EXPECT_EQ(lines.back()["learning_rate"], 3e-3);
+  EXPECT_EQ(checkpoint::open_model(whole.model).config.theta, 1e5);
+}
+
+TEST(Run, StepsNeverAlterASchedule) {
+  const Lab lab;
+  TrainOptions options = lab.options("run");
+  options.steps = 6;
+  train(options);
+  train(lab.options("whole"));
+  const auto part = steady_metrics(lab.out("run"));
+  const auto whole = steady_metrics(lab.out("whole"));
+  ASSERT_EQ(part.size(), 6u);
+  EXPECT_EQ(part, std::vector(whole.begin(), whole.begin() + 6));
+  options.steps = 4;
+  EXPECT_THROW(train(options), Error) << "six steps are done";
+}
+
+TEST(Run, ChangedLearningRatesAreAnEventAndHold) {
+  const Lab lab;
+  TrainOptions options = lab.options("run");
+  options.steps = 4;
+  train(options);
+  options.steps = 6;
+  options.overrides = {"phases.0.learning_rate=0.004"};
+  train(options);
+  const auto lines = read_lines(lab.out("run") / "metrics.jsonl");
+  EXPECT_LT(lines[4]["learning_rate"], 0.0041);
+  bool found = false;
+  for (const auto& event : read_lines(lab.out("run") / "events.jsonl")) {
+    found |= event["event"] == "config changed" && event["key"] == "phases.0.learning_rate" &&
+             event["before"] == "0.01" && event["after"] == "0.004";
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Run, InitContinuesFromAModelWithFreshState) {
+  const Lab lab;
+  const TrainReport first = train(lab.options("first", {"phases.0.tokens=15360"}));
+  TrainOptions options = lab.options("second", {"optimizer.adamw_beta2=0.9"});
+  options.init = first.model.string();
+  train(options);
+  const double end = read_lines(first.directory / "metrics.jsonl").back()["loss"];
+  const double start = read_lines(lab.out("second") / "metrics.jsonl").front()["loss"];
+  EXPECT_NEAR(start, end, 0.4);
+  // The run goes on without naming the model again, and refuses another geometry.
+  options.init.reset();
+  EXPECT_EQ(train(options).step, 12);
+  TrainOptions other = lab.options("third", {"model.experts=4"});
+  other.init = first.model.string();
+  try {
+    train(other);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("model.experts"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Run, PackedShardsAreReadWhereTheyLie) {
+  const Lab lab;
+  TrainOptions first = lab.options("first");
+  first.steps = 2;
+  train(first);
+  TrainOptions options = lab.options("second");
+  options.data = (lab.out("first") / "shards").string();
+  options.steps = 2;
+  train(options);
+  EXPECT_FALSE(fs::exists(lab.out("second") / "shards"));
+  EXPECT_EQ(steady_metrics(lab.out("second")), steady_metrics(lab.out("first")));
+  // Shards of another tokenizer are refused.
+  TrainOptions other = lab.options("third", {"tokenizer.kind=bpe", "tokenizer.vocab=300"});
+  other.data = options.data;
+  try {
+    train(other);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
+  }
+}
+
+TEST(Run, ATrainedTokenizerGoesIntoShardsCheckpointsAndModel) {
+  const Lab lab;
+  TrainOptions options = lab.options("run", {"tokenizer.kind=unigram", "tokenizer.vocab=290"});
+  options.steps = 3;
+  const TrainReport report = train(options);
+  const std::string identity = data::load_tokenizer(report.directory / "tokenizer")->identity();
+  for (const fs::path& place : {report.model, report.checkpoint, report.directory / "shards"}) {
+    EXPECT_EQ(data::load_tokenizer(place)->identity(), identity) << place;
+  }
+}
+
+TEST(Run, ATimeBudgetIsFittedOnceAndKept) {
+  const Lab lab;
+  TrainOptions options = lab.options("run", {"run.time_budget_seconds=2"});
+  options.steps = 2;
+  const TrainReport report = train(options);
+  const Config fitted = read_config(report.directory / "config.toml", {});
+  EXPECT_TRUE(fitted.run.tokens_fitted);
+  EXPECT_NE(fitted.phases[0].tokens, 3072);
+  options.steps = 4;
+  EXPECT_EQ(train(options).steps, report.steps);
+  EXPECT_EQ(read_config(report.directory / "config.toml", {}).phases[0].tokens,
+            fitted.phases[0].tokens);
+  // Measuring leaves no trace: the same tokens without a budget give the same bits.
+  TrainOptions plain =
+      lab.options("plain", {"phases.0.tokens=" + std::to_string(fitted.phases[0].tokens)});
+  plain.steps = 4;
+  const auto fingerprint_of = [](const TrainReport& r) { return fingerprint(r.checkpoint); };
+  EXPECT_EQ(fingerprint_of(train(plain)),
+            fingerprint(lab.out("run") / "checkpoints" / "step-00000004"));
+}
+
+TEST(Run, DryRunWritesNothing) {
+  const Lab lab;
+  const std::string text = describe_training(lab.options("run"));
+  EXPECT_NE(text.find("12 steps, 3072 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("activations"), std::string::npos);
+  EXPECT_FALSE(fs::exists(lab.out("run")));
+}
+
+}  // namespace
+}  // namespace athanor::train

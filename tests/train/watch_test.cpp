@@ -1,0 +1,179 @@
+// What a run watches and writes: expert load, the divergence guard, TensorBoard files, time budgets.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "train/budget.h"
+#include "train/divergence.h"
+#include "train/lab.h"
+#include "train/metrics.h"
+#include "train/phases.h"
+#include "train/tensorboard.h"
+
+namespace athanor::train {
+namespace {
+
+TEST(ExpertLoad, EvenLoadIsEntropyOne) {
+  const ExpertLoad load = expert_load(std::vector<int64_t>{5, 5, 5, 5, 0});
+  EXPECT_DOUBLE_EQ(load.entropy, 1);
+  EXPECT_DOUBLE_EQ(load.max_over_mean, 1);
+  EXPECT_EQ(load.dead, 0);
+  EXPECT_EQ(load.skip_share, 0);
+}
+
+TEST(ExpertLoad, CountsTheDeadAndTheSkipped) {
+  const ExpertLoad load = expert_load(std::vector<int64_t>{6, 2, 0, 0, 8});
+  EXPECT_NEAR(load.entropy, -(0.75 * std::log(0.75) + 0.25 * std::log(0.25)) / std::log(4.0),
+              1e-12);
+  EXPECT_DOUBLE_EQ(load.max_over_mean, 3);
+  EXPECT_EQ(load.dead, 2);
+  EXPECT_DOUBLE_EQ(load.skip_share, 0.5);
+  EXPECT_DOUBLE_EQ(expert_load(std::vector<int64_t>{0, 9}).skip_share, 1);
+  EXPECT_DOUBLE_EQ(expert_load(std::vector<int64_t>{9, 0}).entropy, 1) << "a single expert";
+}
+
+TEST(StepMetrics, AnInfiniteLossIsNullInTheLine) {
+  StepMetrics metrics;
+  metrics.result.loss = std::numeric_limits<double>::quiet_NaN();
+  const auto line = nlohmann::json::parse(to_json_line(metrics));
+  EXPECT_TRUE(line["loss"].is_null());
+  EXPECT_FALSE(line.contains("validation"));
+}
+
+class Guard : public ::testing::Test {
+ protected:
+  /// `steps` good steps around `loss`.
+  void settle(double loss, int steps = 60) {
+    for (int i = 0; i < steps; ++i) {
+      ASSERT_EQ(guard.observe(0, loss + (i % 2 == 0 ? 0.01 : -0.01), true), "");
+    }
+  }
+  static FaultsSection faults() {
+    FaultsSection faults;
+    faults.skip_limit = 3;
+    faults.spike_sigma = 6;
+    faults.spike_steps = 4;
+    return faults;
+  }
+  DivergenceGuard guard{faults()};
+};
+
+TEST_F(Guard, SkippedStepsInARowAreADivergence) {
+  settle(2);
+  EXPECT_EQ(guard.observe(0, NAN, false), "");
+  EXPECT_EQ(guard.observe(0, NAN, false), "");
+  EXPECT_EQ(guard.observe(0, 2, true), "") << "a good step between starts the count anew";
+  EXPECT_FALSE(guard.suspicious());
+  EXPECT_EQ(guard.observe(0, NAN, false), "");
+  EXPECT_EQ(guard.observe(0, NAN, false), "");
+  EXPECT_TRUE(guard.suspicious());
+  EXPECT_NE(guard.observe(0, NAN, false), "");
+  EXPECT_EQ(guard.state().skipped, 5);
+}
+
+TEST_F(Guard, SpikesInARowAreADivergenceAndNeverRaiseTheMean) {
+  settle(2);
+  const double mean = guard.state().mean;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(guard.observe(0, 4, true), "");
+  EXPECT_EQ(guard.state().mean, mean);
+  EXPECT_NE(guard.observe(0, 4, true), "");
+}
+
+TEST_F(Guard, NoiseAndAFallingLossAreNone) {
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(guard.observe(0, 5 * std::exp(-i / 100.0) + 0.02 * (i % 7), true), "") << i;
+  }
+}
+
+TEST_F(Guard, ANewPhaseMayBeHarder) {
+  settle(2);
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(guard.observe(1, 4, true), "");
+}
+
+TEST_F(Guard, ARestoredGuardDecidesAlike) {
+  settle(2);
+  guard.observe(0, 4, true);
+  DivergenceGuard other(faults());
+  other.restore(guard.state());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(guard.observe(0, 4, true), other.observe(0, 4, true));
+  EXPECT_EQ(other.state().spikes, 4);
+}
+
+/// Reads a TFRecord file back: checks both checksums of each record and returns the payloads.
+std::vector<std::string> records_of(const std::string& file) {
+  const auto number = [&](size_t at, size_t bytes) {
+    uint64_t value = 0;
+    std::memcpy(&value, file.data() + at, bytes);
+    return value;
+  };
+  const auto masked = [](std::string_view data) {
+    const uint32_t crc = crc32c(data);
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+  };
+  std::vector<std::string> records;
+  for (size_t at = 0; at < file.size();) {
+    const uint64_t length = number(at, 8);
+    EXPECT_EQ(number(at + 8, 4), masked(std::string_view(file).substr(at, 8)));
+    records.push_back(file.substr(at + 12, length));
+    EXPECT_EQ(number(at + 12 + length, 4), masked(records.back()));
+    at += 16 + length;
+  }
+  return records;
+}
+
+TEST(TensorBoard, Crc32cIsCastagnolis) {
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);  // the check value of the polynomial
+  EXPECT_EQ(crc32c(""), 0u);
+}
+
+TEST(TensorBoard, RecordsAreAsTheReaderExpectsThem) {
+  const testing::TemporaryFolder folder;
+  TensorBoardWriter writer(folder.path());
+  writer.write(300, std::vector<Scalar>{{"train/loss", 1.5}});
+  const std::vector<std::string> records = records_of(testing::read(writer.path()));
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].substr(9),
+            "\x1a\x0d"
+            "brain.Event:2")
+      << "after the time: field 3, 13 bytes";
+  // Field 1 (double, the time), field 2 (varint 300), field 5 (summary: field 1 value {tag, simple_value}).
+  const std::string expected = std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a") + "train/loss" +
+                               std::string("\x15\x00\x00\xc0\x3f", 5);
+  EXPECT_EQ(records[1].substr(9), expected);
+  EXPECT_EQ(records[1][0], '\x09');
+}
+
+TEST(Budget, TokensFillWhatMeasuringLeft) {
+  Config config =
+      parse_config(testing::small_config(), "run.toml", {"run.time_budget_seconds=100"});
+  MeasuredPace pace;
+  pace.spent_seconds = 10;
+  pace.seconds_per_token = 1e-4;
+  pace.seconds_per_validation = 0.01;
+  fit_to_budget(config, pace);
+  EXPECT_TRUE(config.run.tokens_fitted);
+  const RunPlan plan(config);
+  const double training = static_cast<double>(plan.tokens()) * 1e-4;
+  const double validations = static_cast<double>(plan.steps() / 5 + 1) * 0.01;
+  EXPECT_LT(training + validations, 90);
+  EXPECT_GT(training + validations, 80);
+}
+
+TEST(Budget, PhasesKeepTheirProportionsAndAtLeastOneStep) {
+  Config config = parse_config(testing::small_config(), "run.toml", {"run.time_budget_seconds=50"});
+  config.phases.push_back(config.phases[0]);
+  config.phases[1].tokens = config.phases[0].tokens * 3;
+  config.phases.push_back(config.phases[0]);
+  config.phases[2].tokens = 1;
+  MeasuredPace pace;
+  pace.seconds_per_token = 1e-5;
+  fit_to_budget(config, pace);
+  EXPECT_NEAR(
+      static_cast<double>(config.phases[1].tokens) / static_cast<double>(config.phases[0].tokens),
+      3, 1e-3);
+  EXPECT_EQ(RunPlan(config).phase_steps(2) >= 1, true);
+}
+
+}  // namespace
+}  // namespace athanor::train
