@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/bos_setting.h"
+#include "data/text_settings.h"
 
 namespace athanor::infer {
 
@@ -18,7 +20,8 @@ const data::Tokenizer& ModelFiles::require_tokenizer() const {
 }
 
 ModelFiles open_model_files(const fs::path& model) {
-  ModelFiles files{checkpoint::open_model(model), nullptr, -1};
+  ModelFiles files{checkpoint::open_model(model)};
+  files.trained_sequence = files.config().max_positions;
   for (const std::string& warning : files.opened.warnings) log::warning(warning);
   const fs::path& directory = files.opened.directory;
   if (!data::holds_tokenizer(directory)) return files;
@@ -29,7 +32,10 @@ ModelFiles open_model_files(const fs::path& model) {
         "together",
         directory.string(), files.tokenizer->vocab_size(), files.config().vocab));
   }
-  if (data::reads_bos_setting(directory)) {
+  const data::TextSettings settings = data::read_text_settings(directory);
+  files.trained_sequence =
+      std::min(settings.sequence.value_or(files.trained_sequence), files.trained_sequence);
+  if (settings.bos) {
     files.bos = files.tokenizer->special().bos;
     if (files.bos < 0) {
       throw data_error(

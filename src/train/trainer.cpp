@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "checkpoint/open_model.h"
-#include "data/bos_setting.h"
+#include "data/text_settings.h"
 #include "ops/matrix.h"
 #include "train/budget.h"
 
@@ -30,9 +30,11 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-std::vector<checkpoint::SideFile> tokenizer_files(const data::Tokenizer& tokenizer, bool bos) {
+std::vector<checkpoint::SideFile> tokenizer_files(const data::Tokenizer& tokenizer,
+                                                  const Config& config) {
+  const data::TextSettings settings{.bos = config.data.bos, .sequence = longest_sequence(config)};
   std::vector<checkpoint::SideFile> files;
-  for (auto& [name, content] : data::model_tokenizer_files(tokenizer, bos)) {
+  for (auto& [name, content] : data::model_tokenizer_files(tokenizer, settings)) {
     files.push_back({name, content});
   }
   return files;
@@ -61,7 +63,7 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
       loader_(data_.phases, static_cast<uint64_t>(config_.seed)),
       validation_(config_, *data_.tokenizer, data_.held_out),
       communicator_(comm::make_self_communicator()),
-      side_files_(tokenizer_files(*data_.tokenizer, config_.data.bos)),
+      side_files_(tokenizer_files(*data_.tokenizer, config_)),
       guard_(config_.faults) {
   const Threads threads;
   reserve(plan_memory(config_, threads, communicator_->size()), arenas_);
