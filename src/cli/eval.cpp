@@ -55,7 +55,7 @@ void add_eval(CLI::App& app) {
   verb->add_option("--data", options->perplexity.data, "A .txt or .jsonl file, or a folder of them")
       ->required();
   add_number(*verb, "--context", options->perplexity.context,
-             "Most tokens that a prediction sees (default: the model's context)");
+             "Most tokens that a prediction sees (default: the longest sequence of its training)");
   add_precision(*verb, options->precision);
   add_json_flag(*verb, options->json);
   verb->callback([options] { run(*options); });

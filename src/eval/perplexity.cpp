@@ -53,7 +53,7 @@ model::ScoringOptions scoring_options(const PerplexityOptions& options,
                                       const infer::ModelFiles& files) {
   const int64_t longest = files.config().max_positions;
   model::ScoringOptions scoring;
-  scoring.context = options.context.value_or(longest);
+  scoring.context = options.context.value_or(files.trained_sequence);
   if (scoring.context < 1 || scoring.context > longest) {
     throw usage_error(fmt::format("--context {} must lie between 1 and the model's context of {}",
                                   scoring.context, longest));

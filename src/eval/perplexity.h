@@ -12,8 +12,9 @@ namespace athanor::eval {
 struct PerplexityOptions {
   fs::path model;
   fs::path data;  ///< .txt, .jsonl or a folder of them (data/documents.h)
-  std::optional<int64_t>
-      context;  ///< most tokens a prediction sees; none: the model's max_positions, what it was trained for
+  /// Most tokens that a prediction sees; none: the longest sequence of the training, beyond which a model guesses, or the
+  /// model's max_positions where its files do not tell it.
+  std::optional<int64_t> context;
   ops::Precision precision = ops::Precision::kBf16;
 };
 

@@ -22,21 +22,22 @@ namespace athanor::infer {
 /// What MODEL is, before its weights are read.
 struct ModelFiles {
   checkpoint::OpenedModel opened;
-  std::unique_ptr<data::Tokenizer>
-      tokenizer;  ///< null when there is none: then only token ids are served
+  std::unique_ptr<data::Tokenizer> tokenizer =
+      nullptr;  ///< null when there is none: then only token ids are served
 
   /// The token that stood before every document in training, or −1 where none did.
   int32_t bos = -1;
+  /// Tokens of the longest sequence in training; max_positions where nothing tells.
+  int64_t trained_sequence = 0;
 
   const model::ModelConfig& config() const { return opened.config; }
   /// The tokenizer; kUsage when there is none ("… needs one: give --ids").
   const data::Tokenizer& require_tokenizer() const;
 };
 
-/// Opens a checkpoint, a run directory or a model directory (DESIGN §2) and its tokenizer. Damaged
-/// checkpoints that were passed over are warned of. Whether the model knows BOS is told by
-/// `add_bos_token` of tokenizer_config.json, as Hugging Face's tokenizers have it: the trainer sets
-/// it with data.bos. Absent means no. Throws kData naming what is missing or wrong.
+/// Opens a checkpoint, a run directory or a model directory (DESIGN §2) and its tokenizer; how the model was shown its text
+/// comes from tokenizer_config.json (data/text_settings.h). Damaged checkpoints that were passed over are warned of.
+/// Throws kData naming what is missing or wrong.
 ModelFiles open_model_files(const fs::path& model);
 
 /// "bf16" or "fp32".

@@ -108,6 +108,12 @@ TEST(Perplexity, WindowsOfALongDocumentKeepHalfTheirContext) {
       {.model = model, .data = data, .context = 11, .precision = ops::Precision::kFp32});
   EXPECT_NEAR(result.nats, nats, 1e-5 * nats);
   EXPECT_EQ(result.tokens, count - 1);
+  const fs::path short_sighted =
+      test::write_model(folder / "short", test::text_config(), {.bos = true, .sequence = 11});
+  const Perplexity own = measure_perplexity(
+      {.model = short_sighted, .data = data, .precision = ops::Precision::kFp32});
+  EXPECT_EQ(own.context, 11) << "the longest sequence of its training";
+  EXPECT_EQ(own.nats, result.nats);
   const Perplexity whole =
       measure_perplexity({.model = model, .data = data, .precision = ops::Precision::kFp32});
   EXPECT_GT(std::abs(whole.nats - nats), 1e-3) << "a longer context charges otherwise";

@@ -5,11 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/model_directory.h"
-#include "data/bos_setting.h"
+#include "data/text_settings.h"
 #include "data/tokenizer.h"
 #include "model/lab.h"
 
@@ -53,6 +54,7 @@ struct ModelKind {
   uint64_t seed = 1;
   bool tokenizer = true;  ///< the byte tokenizer's files lie beside the weights
   bool bos = false;       ///< documents begin with BOS
+  std::optional<int64_t> sequence = std::nullopt;  ///< the longest of its training
 };
 
 /// Writes a model directory with random weights, stored in fp32.
@@ -65,7 +67,7 @@ inline fs::path write_model(const fs::path& directory, const model::ModelConfig&
   std::vector<checkpoint::SideFile> files;
   if (kind.tokenizer) {
     for (auto& [name, content] :
-         data::model_tokenizer_files(*data::make_byte_tokenizer(), kind.bos)) {
+         data::model_tokenizer_files(*data::make_byte_tokenizer(), {kind.bos, kind.sequence})) {
       files.push_back({name, content});
     }
   }
