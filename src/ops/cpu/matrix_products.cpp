@@ -109,8 +109,7 @@ struct Piece {
   int64_t count;
 };
 
-/// Cuts groups into pieces and hands them out in waves that fit the scratch and hold no group
-/// twice.
+/// Cuts groups into pieces and hands them out in waves that fit the scratch and hold no group twice.
 class Waves {
  public:
   explicit Waves(std::span<const int64_t> offsets) : offsets_(offsets), next_(offsets[0]) {}
@@ -125,7 +124,7 @@ class Waves {
       }
       const int64_t size = std::min(kOuterTokens, offsets_[group_ + 1] - next_);
       const bool again = count > 0 && pieces[count - 1].group == static_cast<int64_t>(group_);
-      if (again || tokens + size + size % 2 > kOuterWave) break;
+      if (again || tokens + size + size % 2 > kOuterTokens) break;
       pieces[count++] = {static_cast<int64_t>(group_), next_, size};
       tokens += size + size % 2;
       next_ += size;
@@ -139,6 +138,12 @@ class Waves {
   int64_t next_;
 };
 
+/// Bytes from panel to panel of packed tokens. One line more than they fill: at a power of two all panels of a factor
+/// would meet in the same few sets of a cache.
+int64_t outer_stride(DType compute, int64_t tokens) {
+  return panel_bytes(compute, tokens) + kLineBytes;
+}
+
 }  // namespace
 
 void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,
@@ -146,34 +151,35 @@ void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, co
                               const Tensor& dw) {
   const int64_t n = dy.cols();
   const int64_t k = x.cols();
-  const int64_t block_rows = std::min(n, kOuterRows);
+  const int64_t block_rows = std::min(n, kOuterRows * ctx.threads().count());
   const int64_t most_pieces = std::min(groups, dy.rows());
   // Every piece is padded by at most one token.
-  const int64_t tokens = std::min(kOuterWave, (dy.rows() + most_pieces + 1) / 2 * 2);
+  const int64_t tokens = std::min(kOuterTokens, dy.rows() + most_pieces);
+  const int64_t panel_space =
+      outer_stride(kernel.compute, tokens) + most_pieces * outer_stride(kernel.compute, 0);
   const int64_t longest = std::min(kOuterTokens, dy.rows());
   const ArenaScope scope(ctx.scratch());
   const auto pieces = array_from<Piece>(ctx, most_pieces);
   const auto products = array_from<MatrixBlock>(ctx, most_pieces);
   const auto jobs = array_from<PackJob>(ctx, 2 * most_pieces);
-  std::byte* const left =
-      bytes_from(ctx, panels_of(block_rows) * panel_bytes(kernel.compute, tokens));
-  std::byte* const right = bytes_from(ctx, panels_of(k) * panel_bytes(kernel.compute, tokens));
+  std::byte* const left = bytes_from(ctx, panels_of(block_rows) * panel_space);
+  std::byte* const right = bytes_from(ctx, panels_of(k) * panel_space);
   std::byte* scratch =
       product_scratch(ctx, kernel, block_rows, k, lines_of(kernel.compute, longest));
   if (ctx.planning()) return;
 
-  for (int64_t row = 0; row < n; row += block_rows) {
-    const int64_t rows = std::min(block_rows, n - row);
-    Waves waves(offsets);
-    for (size_t count = waves.fill(pieces); count > 0; count = waves.fill(pieces)) {
+  Waves waves(offsets);
+  for (size_t count = waves.fill(pieces); count > 0; count = waves.fill(pieces)) {
+    for (int64_t row = 0; row < n; row += block_rows) {
+      const int64_t rows = std::min(block_rows, n - row);
       std::byte* a = left;
       std::byte* b = right;
       for (size_t i = 0; i < count; ++i) {
         const Piece& piece = pieces[i];
-        const int64_t stride = panel_bytes(kernel.compute, piece.count);
-        jobs[2 * i] =
+        const int64_t stride = outer_stride(kernel.compute, piece.count);
+        jobs[i] =
             pack_job(dy.slice_rows(piece.begin, piece.count).columns(row, rows), true, a, stride);
-        jobs[2 * i + 1] = pack_job(x.slice_rows(piece.begin, piece.count), true, b, stride);
+        jobs[count + i] = pack_job(x.slice_rows(piece.begin, piece.count), true, b, stride);
         products[i] = {.a = a,
                        .a_stride = stride,
                        .a_panels = true,
@@ -189,7 +195,7 @@ void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, co
         a += panels_of(rows) * stride;
         b += panels_of(k) * stride;
       }
-      run_packs(ctx, kernel, jobs.first(2 * count));
+      run_packs(ctx, kernel, jobs.first(row == 0 ? 2 * count : count));
       run_products(ctx, kernel, products.first(count), scratch);
     }
   }
