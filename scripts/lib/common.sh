@@ -117,7 +117,6 @@ run_ctest() {
     ATHANOR_GOLDEN=$(cd "$repository/../shared/golden" && pwd -P)
     export ATHANOR_GOLDEN
   fi
-  export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}  # tests share the cores; spinning threads would stall each other
   say "seed: $ATHANOR_TEST_SEED (ATHANOR_TEST_SEED=$ATHANOR_TEST_SEED repeats this choice of samples)"
   say "reference vectors: tests/data${ATHANOR_GOLDEN:+ and $ATHANOR_GOLDEN}"
   ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" --no-label-summary --output-junit "$results" "$@" || status=$?
