@@ -337,7 +337,7 @@ TEST_F(CheckpointTest, ASaveThatFindsNoRoomLeavesThePreviousOne) {
 TEST_F(CheckpointTest, AFullFileSystemLeavesThePreviousOne) {
   const fs::path small = scratch_ / "small";
   fs::create_directory(small);
-  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=64k") != 0) {
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=256k") != 0) {
     GTEST_SKIP() << "NOT RUN: a small file system cannot be mounted here (needs root)";
   }
   int64_t saved = 0;

@@ -1,5 +1,7 @@
 #include "support/golden.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -12,6 +14,55 @@ fs::path outside_folder() {
   const char* variable = std::getenv("ATHANOR_GOLDEN");
   return variable != nullptr ? fs::path(variable)
                              : fs::path(ATHANOR_SOURCE_DIR) / ".." / "shared" / "golden";
+}
+
+// Names in a vectors file that are no outputs.
+bool is_input(const std::string& name) {
+  return name == "input_ids" || name == "labels" || name == "targets" || name == "cu_seqlens" ||
+         name == "position_ids" || name == "attention_mask" || name == "loss";
+}
+
+void expect_output(const std::string& name, const Values& mine, const Values& reference) {
+  if (reference.integral) {
+    EXPECT_EQ(mine.integers, reference.integers) << name;
+  } else if (name == "logits") {
+    EXPECT_LE(max_difference(mine.reals, reference.reals), kLogitsTolerance) << name;
+  } else if (name.ends_with("router_margin")) {
+    // A difference of two probabilities plus biases, which can be tiny: it carries their error, so
+    // it is measured against their scale, 1.
+    EXPECT_LE(max_difference(mine.reals, reference.reals), kActivationTolerance) << name;
+  } else {
+    EXPECT_LE(relative_difference(mine.reals, reference.reals), kActivationTolerance) << name;
+  }
+}
+
+// Rows (first index) of a stored gradient, summed up as `suffix` says.
+std::vector<double> summarised(const Values& gradient, bool norms) {
+  const int64_t rows = gradient.shape.at(0), width = gradient.numel() / rows;
+  std::vector<double> summary(rows);
+  for (int64_t i = 0; i < gradient.numel(); ++i) {
+    const double x = gradient.reals[i];
+    summary[i / width] += norms ? x * x : x;
+  }
+  if (norms) {
+    for (double& x : summary) x = std::sqrt(x);
+  }
+  return summary;
+}
+
+// The part of my gradients that a reference name means: X, X.row_norms, X.row_sums, or X.e.
+std::vector<double> gradient_named(const std::map<std::string, Values>& mine,
+                                   const std::string& name) {
+  if (const auto found = mine.find(name); found != mine.end()) return found->second.reals;
+  const size_t dot = name.rfind('.');
+  const auto found = mine.find(name.substr(0, dot));
+  if (found == mine.end()) return {};
+  const std::string suffix = name.substr(dot + 1);
+  if (suffix == "row_norms") return summarised(found->second, /*norms=*/true);
+  if (suffix == "row_sums") return summarised(found->second, /*norms=*/false);
+  const int64_t size = found->second.numel() / found->second.shape.at(0);
+  const auto begin = found->second.reals.begin() + std::stoll(suffix) * size;
+  return {begin, begin + size};
 }
 
 }  // namespace
@@ -93,6 +144,34 @@ double max_difference(const std::vector<double>& a, const std::vector<double>& b
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
   const double difference = max_difference(a, b);
   return difference == 0 ? 0 : difference / largest(b);
+}
+
+int expect_outputs(const std::map<std::string, Values>& mine,
+                   const std::map<std::string, Values>& reference) {
+  int compared = 0;
+  for (const auto& [name, values] : reference) {
+    if (is_input(name)) continue;
+    const auto found = mine.find(name);
+    if (found == mine.end() || found->second.numel() != values.numel()) {
+      ADD_FAILURE() << name << " is missing or has another size";
+      continue;
+    }
+    expect_output(name, found->second, values);
+    ++compared;
+  }
+  return compared;
+}
+
+void expect_gradients(const std::map<std::string, Values>& mine,
+                      const std::map<std::string, Values>& reference) {
+  for (const auto& [name, values] : reference) {
+    const std::vector<double> own = gradient_named(mine, name);
+    if (own.size() != values.reals.size()) {
+      ADD_FAILURE() << name << " is missing or has another size";
+      continue;
+    }
+    EXPECT_LE(relative_difference(own, values.reals), kGradientTolerance) << name;
+  }
 }
 
 }  // namespace athanor::test

@@ -45,4 +45,13 @@ double max_difference(const std::vector<double>& a, const std::vector<double>& b
 /// max |a − b| / max |b|; 0 when both are all zero.
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
 
+/// Compares every output of a vectors file (inputs and `loss` apart) with mine of the same name, by
+/// the tolerances above, and returns how many there were.
+int expect_outputs(const std::map<std::string, Values>& mine,
+                   const std::map<std::string, Values>& reference);
+/// Compares every gradient of a grads file with mine, which go by weight name. The file may hold a
+/// weight's gradient X, or X.row_norms, X.row_sums, X.e (golden/README.md "realhead").
+void expect_gradients(const std::map<std::string, Values>& mine,
+                      const std::map<std::string, Values>& reference);
+
 }  // namespace athanor::test
