@@ -26,15 +26,13 @@ std::vector<std::pair<std::string, std::string>> model_tokenizer_files(
   return files;
 }
 
-TextSettings read_text_settings(const fs::path& folder) {
+TextSettings parse_text_settings(std::string_view json, const std::string& where) {
   TextSettings settings;
-  const fs::path path = folder / kFile;
-  if (!fs::exists(path)) return settings;
-  const auto config = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!config.is_object()) throw data_error(path.string() + " is not a JSON object");
+  const auto config = nlohmann::json::parse(json, nullptr, false);
+  if (!config.is_object()) throw data_error(where + " is not a JSON object");
   if (const auto flag = config.find(kBos); flag != config.end() && !flag->is_null()) {
     if (!flag->is_boolean()) {
-      throw data_error(path.string() + ": " + kBos + " is neither true nor false");
+      throw data_error(where + ": " + kBos + " is neither true nor false");
     }
     settings.bos = flag->get<bool>();
   }
@@ -44,6 +42,11 @@ TextSettings read_text_settings(const fs::path& folder) {
     if (tokens >= 1 && tokens <= kLongest) settings.sequence = tokens;
   }
   return settings;
+}
+
+TextSettings read_text_settings(const fs::path& folder) {
+  const fs::path path = folder / kFile;
+  return fs::exists(path) ? parse_text_settings(read_file(path), path.string()) : TextSettings{};
 }
 
 }  // namespace athanor::data

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct TextSettings {
 std::vector<std::pair<std::string, std::string>> model_tokenizer_files(
     const Tokenizer& tokenizer, const TextSettings& settings);
 
+/// The settings in the text of a tokenizer_config.json, `where` in messages.
+TextSettings parse_text_settings(std::string_view json, const std::string& where);
 /// The settings in `folder`'s tokenizer_config.json; defaults where the file or a key is absent. A model_max_length that is no
 /// whole number of tokens (Hugging Face writes 1e30 for "unknown") counts as absent. kData when the file is damaged.
 TextSettings read_text_settings(const fs::path& folder);

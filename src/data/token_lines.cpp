@@ -31,8 +31,9 @@ bool next_object(LineReader& lines, std::string& line) {
   return true;
 }
 
-/// Takes `ids` out of a line's object, or says what is wrong with it.
-std::string ids_of_json_line(const std::string& line, std::vector<int32_t>& ids) {
+}  // namespace
+
+std::string ids_of_json_line(std::string_view line, std::vector<int32_t>& ids) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (object.is_discarded()) return "not JSON";
   if (!object.is_object()) return "not a JSON object with `ids`";
@@ -43,14 +44,14 @@ std::string ids_of_json_line(const std::string& line, std::vector<int32_t>& ids)
   for (const auto& value : *found) {
     constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
     if (!value.is_number_unsigned() || value.get<uint64_t>() > kMost) {
-      return fmt::format("`ids` holds {}, which is no token id", value.dump());
+      // Of what is no number only the type is told: it may be nested deeper than dump() can follow.
+      const std::string found_text = value.is_number() ? value.dump() : value.type_name();
+      return fmt::format("`ids` holds {}, which is no token id", found_text);
     }
     ids.push_back(static_cast<int32_t>(value.get<uint64_t>()));
   }
   return "";
 }
-
-}  // namespace
 
 void encode_lines(const Tokenizer& tokenizer, const fs::path& jsonl, bool special,
                   const Threads& threads, const LineSink& sink) {

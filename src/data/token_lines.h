@@ -1,8 +1,11 @@
 // Texts to token ids and back, line by line: what `tokenizer encode` and `tokenizer decode` do.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/files.h"
 #include "base/threads.h"
@@ -23,5 +26,8 @@ void encode_lines(const Tokenizer& tokenizer, const fs::path& jsonl, bool specia
 /// vocabulary gives nothing.
 void decode_lines(const Tokenizer& tokenizer, const fs::path& jsonl, bool skip_special,
                   const LineSink& sink);
+
+/// Takes `ids` out of the JSON object that `line` is. Returns an empty string, or says what is wrong with the line.
+std::string ids_of_json_line(std::string_view line, std::vector<int32_t>& ids);
 
 }  // namespace athanor::data

@@ -109,6 +109,8 @@ TEST(TokenizerVerb, BadInputNamesFileAndLine) {
         "{\"ids\": [\"1\"]}\n", "{\"ids\": [4294967296]}\n"}) {
     expect_refusal(decode(bad), 3, "i.jsonl:1: ");
   }
+  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  expect_refusal(decode("{\"ids\": [" + deep + "]}\n"), 3, "holds array");
   const Outcome third = encode("{\"text\": \"a\"}\n\n{\"text\": 3}\n");
   EXPECT_EQ(third.code, 3);
   EXPECT_NE(third.err.find("t.jsonl:3: "), std::string::npos) << third.err;
