@@ -22,22 +22,19 @@ struct Document {
 class DocumentReader {
  public:
   virtual ~DocumentReader() = default;
-  /// Fills `document` with the next one; false at the end.
-  /// data_error "FILE:LINE: what" for text that is not UTF-8 or a line that is not a JSON object
-  /// with a string `text`.
+  /// Fills `document` with the next one; false at the end. data_error "FILE:LINE: what" for text
+  /// that is not UTF-8 or a line that is not a JSON object with a string `text`.
   virtual bool next(Document& document) = 0;
 };
 
 /// The documents below a path: one .txt file, one .jsonl file, or a folder of them, walked
 /// recursively in byte order of the paths. Hidden files and folders are passed over; files of other
 /// types are counted (one warning by `warn_ignored`).
-///  * .jsonl: the string `text` of each line's object (of equal keys the last counts). Lines end at
-///  \n alone; a byte
-///    order mark, CRLF and blank lines are accepted.
-///  * .txt: the whole file; or, when it has lines that are exactly `<|endoftext|>`, the parts
-///  between them, without the
-///    newline before such a line and without the last newline of the file. A part without any line
-///    is no document.
+/// * .jsonl: the string `text` of each line's object (of equal keys the last counts). Lines end at
+///   \n alone; a byte order mark, CRLF and blank lines are accepted.
+/// * .txt: the whole file; or, when it has lines that are exactly `<|endoftext|>`, the parts
+///   between them, without the newline before such a line and without the last newline of the file.
+///   A part without any line is no document.
 class DocumentFiles {
  public:
   /// data_error, saying what is accepted, when `path` does not exist, is a file of another type or

@@ -11,6 +11,7 @@ namespace athanor::data {
 namespace {
 
 using Json = nlohmann::json;
+constexpr size_t kLongestDetail = 160;  // it quotes what was read, which may be the whole line
 
 /// Keeps what the top level's key `text` holds and lets everything else pass.
 class TextFinder : public nlohmann::json_sax<Json> {
@@ -41,14 +42,15 @@ class TextFinder : public nlohmann::json_sax<Json> {
     if (depth_ == 1) wanted_key_ = name == "text";
     return true;
   }
-  bool parse_error(std::size_t position, const std::string& token,
+  bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
     // what() is "[json.exception.parse_error.101] parse error at line 1, column 5: <detail>".
     std::string_view detail = error.what();
     const size_t colon = detail.find(": ");
     if (colon != std::string_view::npos) detail.remove_prefix(colon + 2);
-    error_ = fmt::format("not valid JSON at byte {}: {}", position, detail.substr(0, 200));
-    (void)token;
+    detail = detail.substr(0, kLongestDetail);
+    detail = detail.substr(0, valid_utf8_prefix(detail));
+    error_ = fmt::format("not valid JSON at byte {}: {}", position, detail);
     return false;
   }
 

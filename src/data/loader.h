@@ -45,10 +45,10 @@ struct SamplePlace {
   uint64_t sample = 0;  ///< in the source, as in read_sample
 };
 
-/// The samples of all phases. Immutable: all functions may be called from many threads.
-/// Within a phase the sources' shares hold to within one sample in every prefix; each source is
-/// read in epochs, every sample once an epoch, in an order drawn anew for each (seed, phase,
-/// source, epoch).
+/// The samples of all phases. Immutable: all functions may be called from many threads. Within a
+/// phase the sources' shares hold to within one sample in every prefix; each source is read in
+/// epochs, every sample once an epoch, in an order drawn anew for each (seed, phase, source,
+/// epoch).
 class Loader {
  public:
   /// usage_error, with the figures, when a source has fewer tokens than one sample needs

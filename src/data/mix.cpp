@@ -11,11 +11,13 @@ namespace {
 
 constexpr uint64_t kLongestPeriod = uint64_t{1} << 20;
 
-/// Whole numbers in the ratio of the weights, without common divisor, whose sum is at most kLongestPeriod.
+/// Whole numbers in the ratio of the weights, without common divisor, whose sum is at most
+/// kLongestPeriod.
 std::vector<int64_t> ratio_of(std::span<const double> weights) {
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<int64_t> parts(weights.size());
-  // Decimals: some power of ten makes them whole. 1e-9 is far above their rounding, far below what a person writes.
+  // Decimals: some power of ten makes them whole. 1e-9 is far above their rounding, far below what
+  // a person writes.
   for (double scale = 1; scale <= 1e6; scale *= 10) {
     const bool whole = std::all_of(weights.begin(), weights.end(), [&](double weight) {
       const double scaled = weight * scale;
@@ -65,9 +67,10 @@ Mix::Mix(std::span<const double> weights) {
     quota_ = {1};
     return;
   }
-  // Tijdeman's rule, in whole numbers (all of the paper's terms times 2 (sources − 1) period). At step n a source s may
-  // come next when share_s n − count_s ≥ 1/(2 (sources − 1)); of those, the one whose turn would be overdue first, which is
-  // the one with the smallest (1 − 1/(2 (sources − 1)) − share_s n + count_s) / share_s.
+  // Tijdeman's rule, in whole numbers (all of the paper's terms times 2 (sources − 1) period). At
+  // step n a source s may come next when share_s n − count_s ≥ 1/(2 (sources − 1)); of those, the
+  // one whose turn would be overdue first, which is the one with the smallest (1 − 1/(2 (sources −
+  // 1)) − share_s n + count_s) / share_s.
   const int64_t scale = 2 * (sources - 1);
   for (int64_t n = 1; n <= period; ++n) {
     int64_t best = -1;

@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kBatchBytes = size_t{16} << 20;
 constexpr const char* kHeldOutText = "heldout.jsonl";
 
-/// A file of the new pack, under a name of its own until all files are whole; removed when packing fails before that.
+/// A file of the new pack, under a name of its own until all files are whole; removed if it never
+/// gets its final one.
 class NewFile {
  public:
   NewFile(const fs::path& folder, std::string name)
@@ -26,35 +27,31 @@ class NewFile {
         final_(folder / name_),
         temporary_(folder / fmt::format("{}.new{}", name_, getpid())) {}
   ~NewFile() {
-    if (moved_ || !whole_) return;  // a writer that is open removes its own file
     std::error_code ignored;
-    fs::remove(temporary_, ignored);
+    if (!temporary_.empty()) fs::remove(temporary_, ignored);
   }
   NewFile(NewFile&& other) noexcept
       : name_(std::move(other.name_)),
         final_(std::move(other.final_)),
-        temporary_(std::move(other.temporary_)),
-        whole_(std::exchange(other.whole_, false)),
-        moved_(other.moved_) {}
+        temporary_(std::exchange(other.temporary_, fs::path())) {}
   NewFile& operator=(NewFile&&) = delete;
 
   const std::string& name() const { return name_; }
   const fs::path& path() const { return temporary_; }
-  void whole() { whole_ = true; }
+  /// Gives the file its final name.
   void move() {
     rename_file(temporary_, final_);
-    moved_ = true;
+    temporary_.clear();
   }
 
  private:
   std::string name_;
   fs::path final_;
   fs::path temporary_;
-  bool whole_ = false;
-  bool moved_ = false;
 };
 
-/// Writes the shards of one split. Tokens go to the file at once; the tables behind them stay in memory until then.
+/// Writes the shards of one split. Tokens go to the file at once; the tables behind them stay in
+/// memory until then.
 class ShardWriter {
  public:
   ShardWriter(fs::path folder, std::string prefix, const Tokenizer& tokenizer, uint64_t limit)
@@ -80,7 +77,8 @@ class ShardWriter {
     block_.erase(0, done);
   }
 
-  /// Closes the last shard. Gives the entries, and adds the files that are to be moved to their names.
+  /// Closes the last shard. Gives the entries, and adds the files that are to be moved to their
+  /// names.
   std::vector<ShardEntry> finish(std::vector<NewFile>& files) {
     if (frame_.tokens > 0) close_shard();
     for (NewFile& file : files_) files.push_back(std::move(file));
@@ -112,7 +110,6 @@ class ShardWriter {
     writer_->write(trailer.data(), trailer.size());
     writer_->close();
     writer_.reset();
-    files_.back().whole();
     entries_.push_back({files_.back().name(), frame_.tokens, frame_.documents, frame_.text_bytes,
                         frame_.file_bytes(), hex_of(frame_.frame)});
     frame_.tokens = frame_.documents = frame_.text_bytes = 0;
@@ -140,7 +137,6 @@ SideFile write_side_file(const fs::path& folder, const std::string& name, std::s
   FileWriter writer(file.path());
   writer.write(content.data(), content.size());
   writer.close();
-  file.whole();
   return {name, content.size(), Checksum::of(content.data(), content.size())};
 }
 
@@ -157,7 +153,6 @@ class HeldOutText {
   SideFile finish(std::vector<NewFile>& files) {
     const uint64_t bytes = writer_.offset();
     writer_.close();
-    file_.whole();
     files.push_back(std::move(file_));
     return {kHeldOutText, bytes, checksum_.hex()};
   }
@@ -168,8 +163,8 @@ class HeldOutText {
   Checksum checksum_;
 };
 
-/// Moves the new files to their names. From the removal of the old index until the new one is there, the folder is no
-/// pack at all: a crash leaves nothing that could be taken for one.
+/// Moves the new files to their names. From the removal of the old index until the new one is
+/// there, the folder is no pack at all: a crash leaves nothing that could be taken for one.
 void replace_pack(const fs::path& out, std::vector<NewFile>& files, const PackIndex& index) {
   std::vector<std::string> old;
   if (is_pack(out)) {

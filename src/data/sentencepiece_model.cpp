@@ -127,6 +127,16 @@ bool table_is_sound(std::string_view table) {
   return valid_utf8_prefix(replacements) == replacements.size();
 }
 
+/// The byte that "<0x0A>" stands for; −1 for any other spelling.
+int byte_of(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
+  const size_t high = kDigits.find(text[3]);
+  const size_t low = kDigits.find(text[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return -1;
+  return static_cast<int>(high * 16 + low);
+}
+
 /// Finds the special ids and the byte pieces, and what is wrong with the pieces (empty: nothing).
 std::string check_pieces(SentencePieceModel& model, const TrainerSpec& spec) {
   std::fill(std::begin(model.bytes), std::end(model.bytes), -1);
@@ -154,9 +164,8 @@ std::string check_pieces(SentencePieceModel& model, const TrainerSpec& spec) {
         if (is(spec.pad)) model.special.pad = static_cast<int32_t>(id);
         break;
       case PieceType::kByte: {
-        int value = 0;
-        while (value < 256 && piece.text != fmt::format("<0x{:02X}>", value)) ++value;
-        if (value == 256) return wrong("is no byte piece");
+        const int value = byte_of(piece.text);
+        if (value < 0) return wrong("is no byte piece");
         model.bytes[value] = static_cast<int32_t>(id);
         ++bytes;
         break;

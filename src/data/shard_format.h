@@ -9,8 +9,8 @@
 
 namespace athanor::data {
 
-/// Tokens under one checksum. A sample of some hundred tokens costs the reading of one or two blocks, and the checksums
-/// 0.2 % of the file.
+/// Tokens under one checksum. A sample of some hundred tokens costs the reading of one or two
+/// blocks, and the checksums 0.2 % of the file.
 constexpr uint64_t kBlockTokens = 4096;
 constexpr uint32_t kShardVersion = 1;
 constexpr size_t kHeaderBytes = 64;

@@ -17,8 +17,9 @@
 namespace athanor::data {
 namespace {
 
-/// One open shard file. Frame and tables have been checked; tokens are read and checked a block at a time with pread,
-/// so that neither a file cut while it is read nor a page gone bad later can pass.
+/// One open shard file. Frame and tables have been checked; tokens are read and checked a block at
+/// a time with pread, so that neither a file cut while it is read nor a page gone bad later can
+/// pass.
 class Shard {
  public:
   Shard(const fs::path& folder, const ShardEntry& entry, const PackIndex& index)
