@@ -102,7 +102,7 @@ MatrixCeiling plain_ceiling(const Context& ctx, DType compute, double seconds) {
     const Tensor factor(a.of(thread), real, {kSize, kSize});
     const Tensor result(c.of(thread), real, {kSize, kSize});
     return rate(2.0 * kSize * kSize * kSize, seconds,
-                [&] { reference::matmul(Threads(1), compute, factor, factor, result, {}); });
+                [&] { reference::matmul(Threads(1), compute, factor, factor, result, result, {}); });
   });
   return {flops, flops};
 }

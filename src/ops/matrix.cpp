@@ -186,8 +186,8 @@ void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, con
   }
 }
 
-void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& c,
-             const MatmulOptions& options, bool symmetric) {
+void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& z,
+             const Tensor& c, const MatmulOptions& options, bool symmetric) {
   const int64_t k = options.transpose_a ? a.rows() : a.cols();
   check_compute(compute, "matmul");
   fit((options.transpose_a ? a.cols() : a.rows()) == c.rows() &&
@@ -199,15 +199,15 @@ void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, cons
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {a.dtype(), b.dtype(), c.dtype()});
   report(ctx, "matmul", c.rows(), c.cols(), k, kernel);
   if (kernel != nullptr) {
-    cpu::matmul(ctx, *kernel, a, b, c, options, symmetric);
+    cpu::matmul(ctx, *kernel, a, b, z, c, options, symmetric);
   } else if (!ctx.planning()) {
-    reference::matmul(ctx.threads(), compute, a, b, c, options);
+    reference::matmul(ctx.threads(), compute, a, b, z, c, options);
   }
 }
 
 void matmul(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& c,
             const MatmulOptions& options) {
-  product(ctx, compute, a, b, c, options, false);
+  product(ctx, compute, a, b, c, c, options, false);
 }
 
 }  // namespace athanor::ops

@@ -206,7 +206,7 @@ inline void grouped_outer_on(const Backend& backend, Context& ctx, const Tensor&
 inline void matmul_on(const Backend& backend, Context& ctx, const Tensor& a, const Tensor& b,
                       const Tensor& c, const MatmulOptions& options) {
   if (backend.kernel == nullptr) return matmul(ctx, backend.compute, a, b, c, options);
-  cpu::matmul(ctx, *backend.kernel, a, b, c, options, false);
+  cpu::matmul(ctx, *backend.kernel, a, b, c, c, options, false);
 }
 
 /// B of y = x · wᵀ, packed by the backend; `data` keeps it alive.

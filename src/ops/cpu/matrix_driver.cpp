@@ -22,8 +22,10 @@ struct BlockShape {
 
 /// The kernel's block, halved until all threads have work.
 BlockShape block_shape(const MatrixKernel& kernel, std::span<const MatrixBlock> products,
-                       int threads) {
+                       int threads, bool lower_triangle) {
   BlockShape shape{kernel.row_block, kernel.column_block};
+  // Smaller along the diagonal, where half of a block is wasted; 96 columns are whole tiles of every family.
+  if (lower_triangle) shape = {64, 96};
   if (threads == 1) return shape;
   int64_t tallest = 0;
   for (const MatrixBlock& p : products) tallest = std::max(tallest, p.rows);
@@ -56,6 +58,7 @@ MatrixBlock part_of(const MatrixBlock& product, int64_t row, int64_t column, Blo
   part.b += column / kPanelColumns * product.b_stride;
   part.y += (row * product.y_stride + column) * static_cast<int64_t>(size_of(product.y_dtype));
   if (part.bias != nullptr) part.bias += column;
+  if (part.z != nullptr) part.z += row * product.z_stride + column;
   return part;
 }
 
@@ -70,7 +73,7 @@ std::byte* product_scratch(const Context& ctx, const MatrixKernel& kernel, int64
 
 void run_products(const Context& ctx, const MatrixKernel& kernel,
                   std::span<const MatrixBlock> products, std::byte* scratch, bool lower_triangle) {
-  const BlockShape shape = block_shape(kernel, products, ctx.threads().count());
+  const BlockShape shape = block_shape(kernel, products, ctx.threads().count(), lower_triangle);
   int64_t tasks = 0;
   size_t stride = 0;
   for (const MatrixBlock& p : products) {

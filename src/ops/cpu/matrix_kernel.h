@@ -44,11 +44,13 @@ struct MatrixBlock {
   int64_t columns = 0;
   int64_t lines = 0;
   std::byte* y = nullptr;
-  DType y_dtype = DType::kF32;  ///< f32 or bf16 (with beta = 0)
+  DType y_dtype = DType::kF32;  ///< f32 or bf16
   int64_t y_stride = 0;         ///< elements
   const float* bias = nullptr;  ///< [columns]
   float alpha = 1.0F;
   float beta = 0.0F;
+  const float* z = nullptr;  ///< usually y itself
+  int64_t z_stride = 0;      ///< elements
   std::byte* scratch =
       nullptr;  ///< MatrixKernel::scratch_bytes(rows, columns, lines), 64-byte aligned
 };

@@ -7,52 +7,63 @@
 namespace athanor::ops::cpu {
 namespace {
 
-/// How the elements of a source row become those of a panel: From and To are float, or uint16_t for
-/// bf16.
+// From and To are float, or uint16_t for bf16; Ops is the family's (see matrix_vector_inl.h).
+
 inline void convert(float from, float& to) { to = from; }
 inline void convert(uint16_t from, uint16_t& to) { to = from; }
 inline void convert(float from, uint16_t& to) { to = bf16_bits(from); }
 inline void convert(uint16_t from, float& to) { to = float_of_bf16(from); }
 
-template <class From, class To>
+/// Sixteen elements; rounding to bf16, the costly one, is the family's own.
+template <class Ops, class From, class To>
+void convert_sixteen(const From* from, To* to) {
+  if constexpr (sizeof(From) > sizeof(To)) {
+    Ops::store_bf16(to, Ops::load(from));
+  } else {
+    for (int i = 0; i < 16; ++i) convert(from[i], to[i]);
+  }
+}
+
+template <class Ops, class From, class To>
 void convert_row_as(const std::byte* from, std::byte* to, int64_t count, int64_t padded) {
   const auto* source = reinterpret_cast<const From*>(from);
   auto* target = reinterpret_cast<To*>(to);
-  for (int64_t i = 0; i < count; ++i) convert(source[i], target[i]);
-  for (int64_t i = count; i < padded; ++i) target[i] = To{};
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) convert_sixteen<Ops>(source + i, target + i);
+  for (; i < count; ++i) convert(source[i], target[i]);
+  for (; i < padded; ++i) target[i] = To{};
 }
 
-template <class To>
+template <class Ops, class To>
 void convert_row(const std::byte* from, DType from_dtype, std::byte* to, int64_t count,
                  int64_t padded) {
   if (from_dtype == DType::kBF16) {
-    convert_row_as<uint16_t, To>(from, to, count, padded);
+    convert_row_as<Ops, uint16_t, To>(from, to, count, padded);
   } else {
-    convert_row_as<float, To>(from, to, count, padded);
+    convert_row_as<Ops, float, To>(from, to, count, padded);
   }
 }
 
-/// One line from 16 columns of row `even` and, for bf16, of row `odd`.
-template <class From>
-void pack_line(const From* even, const From* odd, uint16_t* line) {
-  uint16_t first[kPanelColumns];
-  uint16_t second[kPanelColumns];
-  for (int i = 0; i < kPanelColumns; ++i) convert(even[i], first[i]);
-  for (int i = 0; i < kPanelColumns; ++i) convert(odd[i], second[i]);
-  uint32_t pairs[kPanelColumns];
-  for (int i = 0; i < kPanelColumns; ++i) {
-    pairs[i] = first[i] | static_cast<uint32_t>(second[i]) << 16;
+/// One line of bf16 from 16 columns of row `even` and of row `odd`, or two lines of f32.
+template <class Ops, class From, class To>
+void pack_pair(const From* even, const From* odd, To* line) {
+  if constexpr (sizeof(To) == 4) {
+    convert_sixteen<Ops>(even, line);
+    convert_sixteen<Ops>(odd, line + kPanelColumns);
+  } else {
+    uint16_t first[kPanelColumns];
+    uint16_t second[kPanelColumns];
+    convert_sixteen<Ops>(even, first);
+    convert_sixteen<Ops>(odd, second);
+    uint32_t pairs[kPanelColumns];
+    for (int i = 0; i < kPanelColumns; ++i) {
+      pairs[i] = first[i] | static_cast<uint32_t>(second[i]) << 16;
+    }
+    std::memcpy(line, pairs, sizeof pairs);
   }
-  std::memcpy(line, pairs, sizeof pairs);
 }
 
-template <class From>
-void pack_line(const From* even, const From* odd, float* line) {
-  for (int i = 0; i < kPanelColumns; ++i) convert(even[i], line[i]);
-  for (int i = 0; i < kPanelColumns; ++i) convert(odd[i], line[kPanelColumns + i]);
-}
-
-template <class From, class To>
+template <class Ops, class From, class To>
 void pack_columns_as(const PackBlock& block) {
   // A pair of rows fills one line of bf16 or two of f32.
   constexpr int64_t kPairBytes = sizeof(To) * 2 * kPanelColumns;
@@ -68,8 +79,8 @@ void pack_columns_as(const PackBlock& block) {
       std::byte* to = block.to + row / 2 * kPairBytes;
       for (int64_t panel = start; panel < end; ++panel) {
         const int64_t column = panel * kPanelColumns;
-        pack_line(even + column, paired ? even + block.from_stride + column : zeros,
-                  reinterpret_cast<To*>(to + panel * block.to_stride));
+        pack_pair<Ops>(even + column, paired ? even + block.from_stride + column : zeros,
+                       reinterpret_cast<To*>(to + panel * block.to_stride));
       }
     }
   }
@@ -83,19 +94,21 @@ void pack_columns_as(const PackBlock& block) {
     if (row + 1 < block.rows) {
       for (int64_t i = 0; i < rest; ++i) odd[i] = source[block.from_stride + i];
     }
-    pack_line(even, odd,
-              reinterpret_cast<To*>(block.to + whole * block.to_stride + row / 2 * kPairBytes));
+    pack_pair<Ops>(
+        even, odd,
+        reinterpret_cast<To*>(block.to + whole * block.to_stride + row / 2 * kPairBytes));
   }
 }
 
 using Word4 = uint32_t __attribute__((vector_size(16)));
 
 /// to[i][j] = from[j][i] for 16×16 words of 4 bytes, in blocks of 4×4, which every family turns in registers.
-inline void turn_words(const uint32_t (&from)[16][16], std::byte* to) {
+inline void turn_words(const std::byte* from, std::byte* to) {
   for (int row = 0; row < 16; row += 4) {
     for (int column = 0; column < 16; column += 4) {
       Word4 r[4];
-      for (int i = 0; i < 4; ++i) std::memcpy(&r[i], &from[row + i][column], sizeof r[i]);
+      for (int i = 0; i < 4; ++i)
+        std::memcpy(&r[i], from + (row + i) * kLineBytes + column * 4, sizeof r[i]);
       const Word4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
       const Word4 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
       const Word4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
@@ -110,7 +123,7 @@ inline void turn_words(const uint32_t (&from)[16][16], std::byte* to) {
   }
 }
 
-template <class From, class To>
+template <class Ops, class From, class To>
 void pack_rows_as(const PackBlock& block) {
   constexpr int64_t kWordElements = 4 / sizeof(To);
   constexpr int64_t kColumnsAtOnce = 16 * kWordElements;  // 16 lines
@@ -122,24 +135,24 @@ void pack_rows_as(const PackBlock& block) {
     for (int64_t line = 0; line < lines; line += 16) {
       const int64_t column = line * kWordElements;
       const int64_t count = smaller(kColumnsAtOnce, block.columns - column);
-      alignas(64) uint32_t words[16][16];
+      alignas(64) std::byte words[16 * kLineBytes];
       const bool whole = lanes == kPanelColumns && count == kColumnsAtOnce;
       if (!whole) std::memset(words, 0, sizeof words);
       for (int64_t lane = 0; lane < lanes; ++lane) {
         const From* from =
             reinterpret_cast<const From*>(block.from) + (row + lane) * block.from_stride + column;
-        To converted[kColumnsAtOnce] = {};
+        // Straight to where it is turned: a detour would wait for its own narrower stores.
+        To* to = reinterpret_cast<To*>(words + lane * kLineBytes);
         if (whole) {
-          for (int64_t i = 0; i < kColumnsAtOnce; ++i) convert(from[i], converted[i]);
+          for (int64_t i = 0; i < kColumnsAtOnce; i += 16) convert_sixteen<Ops>(from + i, to + i);
         } else {
-          for (int64_t i = 0; i < count; ++i) convert(from[i], converted[i]);
+          for (int64_t i = 0; i < count; ++i) convert(from[i], to[i]);
         }
-        std::memcpy(words[lane], converted, sizeof converted);
       }
       if (lines - line >= 16) {
         turn_words(words, panel + line * kLineBytes);
       } else {
-        std::byte last[16 * kLineBytes];
+        alignas(64) std::byte last[16 * kLineBytes];
         turn_words(words, last);
         std::memcpy(panel + line * kLineBytes, last,
                     static_cast<size_t>((lines - line) * kLineBytes));
@@ -148,21 +161,21 @@ void pack_rows_as(const PackBlock& block) {
   }
 }
 
-template <class To>
+template <class Ops, class To>
 void pack_columns(const PackBlock& block) {
   if (block.from_dtype == DType::kBF16) {
-    pack_columns_as<uint16_t, To>(block);
+    pack_columns_as<Ops, uint16_t, To>(block);
   } else {
-    pack_columns_as<float, To>(block);
+    pack_columns_as<Ops, float, To>(block);
   }
 }
 
-template <class To>
+template <class Ops, class To>
 void pack_rows(const PackBlock& block) {
   if (block.from_dtype == DType::kBF16) {
-    pack_rows_as<uint16_t, To>(block);
+    pack_rows_as<Ops, uint16_t, To>(block);
   } else {
-    pack_rows_as<float, To>(block);
+    pack_rows_as<Ops, float, To>(block);
   }
 }
 
@@ -177,9 +190,9 @@ constexpr MatrixKernel vector_kernel(const char* name, const char* why) {
             256,
             multiply_scratch<Ops>,
             multiply<Ops>,
-            pack_rows<uint16_t>,
-            pack_columns<uint16_t>,
-            convert_row<uint16_t>,
+            pack_rows<Ops, uint16_t>,
+            pack_columns<Ops, uint16_t>,
+            convert_row<Ops, uint16_t>,
             spin_registers<Ops>,
             spin_flops<Ops>()};
   } else {
@@ -190,9 +203,9 @@ constexpr MatrixKernel vector_kernel(const char* name, const char* why) {
             256,
             multiply_scratch<Ops>,
             multiply<Ops>,
-            pack_rows<float>,
-            pack_columns<float>,
-            convert_row<float>,
+            pack_rows<Ops, float>,
+            pack_columns<Ops, float>,
+            convert_row<Ops, float>,
             spin_registers<Ops>,
             spin_flops<Ops>()};
   }

@@ -38,6 +38,13 @@ bool readable_as_it_lies(const MatrixKernel& kernel, const Tensor& a) {
   return a.dtype() == kernel.compute && (kernel.compute == DType::kF32 || a.cols() % 2 == 0);
 }
 
+/// Makes the product add beta · z.
+void add_to(MatrixBlock& product, float beta, const Tensor& z) {
+  product.beta = beta;
+  product.z = z.as<float>();
+  product.z_stride = z.row_stride();
+}
+
 std::span<const float> floats(const Tensor& t) {
   if (t.empty()) return {};
   return {t.as<float>(), static_cast<size_t>(t.numel())};
@@ -90,8 +97,9 @@ void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor
             .y = y.data() + first * stride_bytes(y),
             .y_dtype = y.dtype(),
             .y_stride = y.row_stride(),
-            .bias = bias.empty() ? nullptr : bias.data(),
-            .beta = options.accumulate ? 1.0F : 0.0F};
+            .bias = bias.empty() ? nullptr : bias.data()};
+        if (options.accumulate)
+          add_to(products[count - 1], 1.0F, y.slice_rows(first, last - first));
       }
       if (offsets[group + 1] > stop) break;  // the rest of this group is the next step's
       ++group;
@@ -190,8 +198,8 @@ void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, co
                        .lines = lines_of(kernel.compute, piece.count),
                        .y = dw.data() + (piece.group * n + row) * stride_bytes(dw),
                        .y_dtype = dw.dtype(),
-                       .y_stride = dw.row_stride(),
-                       .beta = 1.0F};
+                       .y_stride = dw.row_stride()};
+        add_to(products[i], 1.0F, dw.slice_rows(piece.group * n + row, rows));
         a += panels_of(rows) * stride;
         b += panels_of(k) * stride;
       }
@@ -222,7 +230,7 @@ void mirror(const Context& ctx, const Tensor& c) {
 }  // namespace
 
 void matmul(const Context& ctx, const MatrixKernel& kernel, const Tensor& a, const Tensor& b,
-            const Tensor& c, const MatmulOptions& options, bool symmetric) {
+            const Tensor& z, const Tensor& c, const MatmulOptions& options, bool symmetric) {
   const int64_t m = c.rows();
   const int64_t n = c.cols();
   const int64_t k = options.transpose_a ? a.rows() : a.cols();
@@ -254,8 +262,8 @@ void matmul(const Context& ctx, const MatrixKernel& kernel, const Tensor& a, con
                       .y = c.data(),
                       .y_dtype = c.dtype(),
                       .y_stride = c.row_stride(),
-                      .alpha = static_cast<float>(options.alpha),
-                      .beta = static_cast<float>(options.beta)};
+                      .alpha = static_cast<float>(options.alpha)};
+  if (options.beta != 0.0) add_to(product, static_cast<float>(options.beta), z);
   if (!options.transpose_a) {
     product.a = direct ? a.data() : left;
     product.a_stride = direct ? stride_bytes(a) : lines * 4;

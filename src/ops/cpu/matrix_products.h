@@ -25,8 +25,9 @@ void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, co
                               const Tensor& x, std::span<const int64_t> offsets, int64_t groups,
                               const Tensor& dw);
 
-/// As ops::matmul. `symmetric` says that C will be: one triangle is computed and mirrored.
+/// C = alpha · op(A) · op(B) + beta · Z, where z may be c. `symmetric` says that C will be: one triangle is computed and
+/// mirrored.
 void matmul(const Context& ctx, const MatrixKernel& kernel, const Tensor& a, const Tensor& b,
-            const Tensor& c, const MatmulOptions& options, bool symmetric);
+            const Tensor& z, const Tensor& c, const MatmulOptions& options, bool symmetric);
 
 }  // namespace athanor::ops::cpu

@@ -53,7 +53,7 @@ inline void fill_left_tiles(const MatrixBlock& block, int64_t line, int64_t line
       const int64_t count = smaller(kTileLines, line + lines - start);
       if (block.a_panels) {
         // The panel's padding is zero, so all 16 lanes may be turned.
-        uint32_t words[kTileLines][kPanelColumns] = {};
+        alignas(64) std::byte words[kTileBytes] = {};
         std::memcpy(words, block.a + first / kPanelColumns * block.a_stride + start * kLineBytes,
                     static_cast<size_t>(count * kLineBytes));
         turn_words(words, tiles);
@@ -186,9 +186,9 @@ constexpr MatrixKernel tile_kernel(const char* name, const char* why) {
           .column_block = 512,
           .scratch_bytes = tile_scratch_bytes,
           .multiply = multiply_tiles<Tiles, Ops>,
-          .pack_rows = pack_rows<uint16_t>,
-          .pack_columns = pack_columns<uint16_t>,
-          .convert_row = convert_row<uint16_t>,
+          .pack_rows = pack_rows<Ops, uint16_t>,
+          .pack_columns = pack_columns<Ops, uint16_t>,
+          .convert_row = convert_row<Ops, uint16_t>,
           .spin_registers = spin_tiles<Tiles>,
           .register_flops = 4.0 * 2 * kTileRows * kPanelColumns * 2 * kTileLines};
 }

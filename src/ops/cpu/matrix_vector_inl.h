@@ -99,6 +99,7 @@ void finish(const MatrixBlock& block, int64_t row, int64_t rows, int64_t column,
     const int64_t start = (row + r) * block.y_stride + column;
     auto* y_f32 = reinterpret_cast<float*>(block.y) + (wide ? start : 0);
     auto* y_bf16 = reinterpret_cast<uint16_t*>(block.y) + (wide ? 0 : start);
+    const float* z = block.beta == 0.0F ? nullptr : block.z + (row + r) * block.z_stride + column;
     for (int64_t p = 0; p < panels; ++p, sums += kPanelColumns) {
       const int64_t at = p * kPanelColumns;
       const int64_t valid = smaller(kPanelColumns, block.columns - column - at);
@@ -107,9 +108,7 @@ void finish(const MatrixBlock& block, int64_t row, int64_t rows, int64_t column,
         auto value = Ops::load(sums);
         if (block.alpha != 1.0F) value = Ops::scale(value, block.alpha);
         if (bias != nullptr) value = Ops::add(value, Ops::load(bias));
-        if (block.beta != 0.0F) {
-          value = Ops::add(value, Ops::scale(Ops::load(y_f32 + at), block.beta));
-        }
+        if (z != nullptr) value = Ops::add(value, Ops::scale(Ops::load(z + at), block.beta));
         if (wide) {
           Ops::store(y_f32 + at, value);
         } else {
@@ -120,7 +119,7 @@ void finish(const MatrixBlock& block, int64_t row, int64_t rows, int64_t column,
       for (int64_t i = 0; i < valid; ++i) {
         float value = block.alpha * sums[i];
         if (bias != nullptr) value += bias[i];
-        if (block.beta != 0.0F) value += block.beta * y_f32[at + i];
+        if (z != nullptr) value += block.beta * z[at + i];
         if (wide) {
           y_f32[at + i] = value;
         } else {

@@ -78,7 +78,7 @@ void linear_as(const Threads& threads, const Tensor& x, const PackedMatrix& w, c
 
 template <class T>
 void matmul_as(const Threads& threads, DType compute, const Tensor& a, const Tensor& b,
-               const Tensor& c, const MatmulOptions& options) {
+               const Tensor& z, const Tensor& c, const MatmulOptions& options) {
   const int64_t depth = options.transpose_a ? a.rows() : a.cols();
   threads.run(c.rows(), [&](int64_t row, int) {
     for (int64_t col = 0; col < c.cols(); ++col) {
@@ -89,7 +89,7 @@ void matmul_as(const Threads& threads, DType compute, const Tensor& a, const Ten
       }
       sum *= static_cast<T>(options.alpha);
       if (options.beta != 0.0) {
-        sum += static_cast<T>(options.beta) * load<T>(c, row, col, c.dtype());
+        sum += static_cast<T>(options.beta) * load<T>(z, row, col, z.dtype());
       }
       store(c, row, col, sum);
     }
@@ -128,15 +128,15 @@ void linear(const Threads& threads, const Tensor& x, const PackedMatrix& w, cons
 
 void accumulate_outer(const Threads& threads, DType compute, const Tensor& dy, const Tensor& x,
                       const Tensor& dw) {
-  matmul(threads, compute, dy, x, dw, {.transpose_a = true, .beta = 1.0});
+  matmul(threads, compute, dy, x, dw, dw, {.transpose_a = true, .beta = 1.0});
 }
 
 void matmul(const Threads& threads, DType compute, const Tensor& a, const Tensor& b,
-            const Tensor& c, const MatmulOptions& options) {
+            const Tensor& z, const Tensor& c, const MatmulOptions& options) {
   if (compute == DType::kF64) {
-    matmul_as<double>(threads, compute, a, b, c, options);
+    matmul_as<double>(threads, compute, a, b, z, c, options);
   } else {
-    matmul_as<float>(threads, compute, a, b, c, options);
+    matmul_as<float>(threads, compute, a, b, z, c, options);
   }
 }
 

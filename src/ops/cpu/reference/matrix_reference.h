@@ -18,8 +18,8 @@ void linear(const Threads& threads, const Tensor& x, const PackedMatrix& w, cons
 void accumulate_outer(const Threads& threads, DType compute, const Tensor& dy, const Tensor& x,
                       const Tensor& dw);
 
-/// As ops::matmul; each sum runs along the inner dimension in order.
+/// C = alpha · op(A) · op(B) + beta · Z, where z may be c; each sum runs along the inner dimension in order.
 void matmul(const Threads& threads, DType compute, const Tensor& a, const Tensor& b,
-            const Tensor& c, const MatmulOptions& options);
+            const Tensor& z, const Tensor& c, const MatmulOptions& options);
 
 }  // namespace athanor::ops::reference
