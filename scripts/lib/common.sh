@@ -4,6 +4,7 @@
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly repository
+export LC_ALL=C.UTF-8  # numbers with a point, names in one order, whatever the user's language
 
 say() { printf '%s\n' "$*" >&2; }
 
