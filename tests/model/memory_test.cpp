@@ -137,6 +137,29 @@ TEST(Memory, ThePlanIsExactWhateverTheRouting) {
   }
 }
 
+TEST(Memory, AnObservedPassIsPlannedWithItsObserver) {
+  const ModelConfig config = middle_config();
+  const std::vector<int64_t> begins = {0, 1, 30};
+  const auto pass = [&](Arena& activations, Arena& scratch, Lab& lab, const Observer& observer) {
+    ops::Context ctx{Threads(1), scratch};
+    Statistics statistics;
+    const Batch batch{lab.ints(random_ids(30, config.vocab, 6)), {}, begins};
+    lab.model->forward(ctx, activations, batch, {}, statistics, true, observer);
+  };
+  Lab lab(config, ops::Precision::kBf16, 5);
+  Arena plan("plan"), plan_scratch("plan scratch"), activations("activations"), scratch("scratch");
+  pass(plan, plan_scratch, lab, [](std::string_view name, const Tensor&) {
+    ADD_FAILURE() << "a plan has nothing to show, yet showed " << name;
+  });
+  activations.reserve(plan.peak());
+  scratch.reserve(plan_scratch.peak());
+  std::vector<std::string> names;
+  pass(activations, scratch, lab,
+       [&](std::string_view name, const Tensor&) { names.emplace_back(name); });
+  EXPECT_EQ(activations.peak(), plan.peak());
+  EXPECT_EQ(names.size(), 2 + 12 * 3 + 1u);
+}
+
 TEST(Memory, RecomputationKeepsTheBitsAndSavesWhatThePlanSays) {
   const ModelConfig config = middle_config();
   const std::vector<int64_t> begins = {0, 1, 30, 37, 60};
