@@ -81,6 +81,15 @@ HWY_INLINE void softmax_backward(int64_t count, const float* lse, const float* m
   }
 }
 
+/// A row that sees one key alone gives it the weight 1 whatever the logit: its dsᵀ is 0 exactly, where the difference of
+/// two roundings would be left.
+HWY_INLINE void clear_lone_keys(const AttentionRows& rows, int64_t count, float* ds) {
+  for (int64_t i = 0; i < rows.count; ++i) {
+    if (rows.first_key(i) != rows.last_key(i)) continue;
+    for (int64_t j = 0; j < count; ++j) ds[j * kBlock + i] = 0.0f;
+  }
+}
+
 /// One block of rows against the keys [begin, end) that it sees; dq is written where `with_dq`, dk and dv accumulate
 /// where `with_keys`.
 void attend_backward(const BackwardTask& task, const AttentionRows& rows, int64_t begin,
@@ -131,6 +140,7 @@ void attend_backward(const BackwardTask& task, const AttentionRows& rows, int64_
     for (int64_t i = 0; i < width; i += lanes) {
       softmax_backward(count, lse + i, mean + i, task.s + i, task.ds + i);
     }
+    if (rows.first_key(0) == rows.last_key(0)) clear_lone_keys(rows, count, task.ds);
     if (with_dq) {
       product({.a = k.data,
                .a_row = 1,
