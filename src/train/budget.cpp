@@ -10,6 +10,7 @@ namespace {
 
 // Shared machines drift; the steps that were measured are few.
 constexpr double kMargin = 0.06;
+constexpr double kMostDecay = 0.99;  // a schedule that falls all the way has nothing flat to change
 
 int64_t times(int64_t steps, int64_t interval) { return interval > 0 ? steps / interval + 1 : 1; }
 
@@ -47,6 +48,24 @@ void fit_to_budget(Config& config, const MeasuredPace& pace) {
   }
   config = scaled(config, low);
   config.run.tokens_fitted = true;
+}
+
+int64_t refitted_steps(const optim::Schedule& schedule, int64_t next, double possible) {
+  const int64_t planned = schedule.total_steps;
+  const double decay = schedule.kind == optim::ScheduleKind::kWsd ? schedule.decay_share : 0.0;
+  if (schedule.kind == optim::ScheduleKind::kCosine || decay > kMostDecay ||
+      next < schedule.warmup_steps) {
+    return planned;
+  }
+  const auto done = static_cast<double>(next);
+  const double flat = static_cast<double>(planned) * (1 - decay);
+  if (done > flat) return planned;  // the rate is falling already
+  const double fitting = std::floor(done + possible);
+  // Ends as early as it can when the rate begins to fall at once.
+  const double soonest = std::max(done + 1, std::ceil(done / (1 - decay)));
+  if (fitting <= soonest) return static_cast<int64_t>(std::min(soonest, double(planned)));
+  const bool ends_early = done + 1 > flat && fitting > static_cast<double>(planned) * 1.01;
+  return ends_early ? static_cast<int64_t>(fitting) : planned;
 }
 
 }  // namespace athanor::train

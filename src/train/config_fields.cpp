@@ -15,7 +15,7 @@ constexpr double kSizes =
 /// Collects fields section by section.
 class Table {
  public:
-  void section(std::string prefix) { prefix_ = prefix.empty() ? "" : prefix + "."; }
+  void section(const std::string& prefix) { prefix_ = prefix.empty() ? "" : prefix + "."; }
 
   Field& integer(const char* key, int64_t& value, double minimum, double maximum = kLarge) {
     return add({prefix_ + key, &value, minimum, maximum});

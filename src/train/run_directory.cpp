@@ -59,6 +59,8 @@ std::optional<std::string> RunDirectory::stored_config() const {
   return read_file(config(), ExitCode::kUsage);
 }
 
+void RunDirectory::write_config(std::string_view toml) { write_file_atomically(config(), toml); }
+
 void RunDirectory::event(std::string_view name, int64_t step,
                          const nlohmann::ordered_json& fields) {
   if (!events_) events_ = std::make_unique<LineLog>(path_ / "events.jsonl");

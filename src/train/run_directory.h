@@ -31,6 +31,7 @@ class RunDirectory {
 
   /// The resolved config of the run that lies here.
   std::optional<std::string> stored_config() const;
+  void write_config(std::string_view toml);
 
   /// Appends to events.jsonl: time, the event's name, the step, then `fields`.
   void event(std::string_view name, int64_t step, const nlohmann::ordered_json& fields);

@@ -15,10 +15,6 @@
 namespace athanor::train {
 namespace {
 
-void write_config(const Config& config, const RunDirectory& directory) {
-  write_file_atomically(directory.config(), to_toml(config));
-}
-
 /// Refuses a config that will not fit before hours go into its text.
 void require_fit(Config config) {
   resolve_vocab(config, expected_vocab(config));
@@ -35,7 +31,7 @@ TrainReport train(const TrainOptions& options) {
   Start start = find_start(options, directory);
   Config& config = start.config;
   require_fit(config);
-  write_config(config, directory);
+  directory.write_config(to_toml(config));
 
   const auto stop = [&] {
     if (!signals.requested()) return;
@@ -47,7 +43,7 @@ TrainReport train(const TrainOptions& options) {
   PreparedData data =
       prepare_data(config, directory, start.checkpoint.has_value(), Threads(), stop);
   resolve_vocab(config, data.tokenizer->vocab_size());
-  write_config(config, directory);
+  directory.write_config(to_toml(config));
 
   Trainer trainer(config, directory, std::move(data), signals);
   if (start.checkpoint) {
@@ -56,15 +52,12 @@ TrainReport train(const TrainOptions& options) {
     directory.event("started", 0, {{"steps", trainer.steps()}, {"seed", config.seed}});
     trainer.begin();
     stop();
-    write_config(trainer.config(), directory);  // a time budget has been fitted
   }
-  const int64_t target =
-      options.steps ? std::min(*options.steps, trainer.steps()) : trainer.steps();
-  if (trainer.state().step > target) {
+  if (options.steps && trainer.state().step > *options.steps) {
     throw usage_error(fmt::format("--steps {}: the run has done {} steps already", *options.steps,
                                   trainer.state().step));
   }
-  trainer.run(target);
+  trainer.run(options.steps);
   TrainReport report;
   report.directory = directory.path();
   report.step = trainer.state().step;

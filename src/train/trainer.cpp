@@ -19,16 +19,10 @@ namespace {
 
 constexpr double kCeilingSeconds = 0.2;
 constexpr int kMostRollBacks = 3;
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
+constexpr double kDiskBytesPerSecond =
+    3e8;  // a checkpoint written, checksummed and synced: a slow disk
+constexpr double kBudgetReserve = 0.02;  // of the budget, for what no figure foretells
+constexpr double kPaceWeight = 0.02;     // of the last step in the running pace: about fifty steps
 
 std::vector<checkpoint::SideFile> tokenizer_files(const data::Tokenizer& tokenizer,
                                                   const Config& config) {
@@ -44,7 +38,7 @@ void clear(const Tensor& t) { std::memset(t.data(), 0, t.bytes()); }
 
 /// 9120 → "9,120".
 std::string grouped(double value) {
-  std::string digits = std::to_string(static_cast<int64_t>(value + 0.5));
+  std::string digits = std::to_string(std::llround(value));
   for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
     digits.insert(static_cast<size_t>(i), 1, ',');
   }
@@ -109,7 +103,7 @@ void Trainer::draw_weights() {
 
 void Trainer::fit_budget() {
   MeasuredPace pace;
-  const Stopwatch all;
+  budget_clock_.emplace();
   draw_weights();
   log::note("measuring how fast this machine trains");
   // A first step warms caches and page tables; then as many as give a steady figure, on weights that nothing else sees.
@@ -119,11 +113,10 @@ void Trainer::fit_budget() {
   for (int64_t step = 0; step < plan_.steps() && (step < 3 || seconds < enough); ++step) {
     if (signals_.requested()) return;
     const StepMetrics metrics = train_step(plan_.at(step));
-    if (step == 0) continue;
+    if (step == 0 && plan_.steps() > 1) continue;
     seconds += metrics.seconds;
     tokens += metrics.plan.tokens();
   }
-  if (tokens == 0) return;  // a run of one step
   pace.seconds_per_token = seconds / static_cast<double>(tokens);
   if (!validation_.empty()) {
     const Stopwatch watch;
@@ -132,17 +125,46 @@ void Trainer::fit_budget() {
     validate(ignored, false);
     pace.seconds_per_validation = watch.seconds();
   }
-  uint64_t bytes = arenas_.parameters.used() + arenas_.optimizer.used();
-  pace.seconds_per_checkpoint =
-      static_cast<double>(bytes) / 3e8;  // written, checksummed, synced: a slow disk
-  pace.spent_seconds = all.seconds();
+  const size_t bytes = arenas_.parameters.used() + arenas_.optimizer.used();
+  pace.seconds_per_checkpoint = static_cast<double>(bytes) / kDiskBytesPerSecond;
+  pace.spent_seconds = budget_clock_->seconds();
   fit_to_budget(config_, pace);
   plan_ = RunPlan(config_);
+  seconds_per_step_ = pace.seconds_per_token * static_cast<double>(plan_.at(0).tokens());
+  ending_seconds_ = 2 * pace.seconds_per_checkpoint + pace.seconds_per_validation;
+  directory_.write_config(to_toml(config_));
   directory_.event("fitted to the time budget", 0,
                    {{"seconds", config_.run.time_budget_seconds},
                     {"tokens_per_second", 1 / pace.seconds_per_token},
                     {"tokens", plan_.tokens()},
                     {"steps", plan_.steps()}});
+}
+
+void Trainer::keep_budget(double step_seconds) {
+  if (!budget_clock_ || state_.step >= plan_.steps() || !config_.batch.ramp.empty()) return;
+  seconds_per_step_ += kPaceWeight * (step_seconds - seconds_per_step_);
+  const StepPlan next = plan_.at(state_.step);
+  Phase& phase = config_.phases.back();
+  if (&config_.phases[static_cast<size_t>(next.phase)] != &phase) return;
+  const int64_t planned = plan_.phase_steps(next.phase);
+  const double left = config_.run.time_budget_seconds * (1 - kBudgetReserve) -
+                      budget_clock_->seconds() - ending_seconds_;
+  const int64_t steps =
+      refitted_steps({phase.schedule, phase.learning_rate, phase.final_learning_rate,
+                      phase.warmup_steps, planned, phase.decay_share},
+                     next.step_in_phase, left / seconds_per_step_);
+  if (steps == planned) return;
+  phase.tokens = steps * next.tokens();
+  plan_ = RunPlan(config_);
+  directory_.write_config(to_toml(config_));  // before any step that goes by it
+  directory_.event("fitted to the time budget again", state_.step,
+                   {{"seconds_per_step", seconds_per_step_},
+                    {"tokens", plan_.tokens()},
+                    {"steps", plan_.steps()}});
+}
+
+int64_t Trainer::target(std::optional<int64_t> stop) const {
+  return stop ? std::min(*stop, plan_.steps()) : plan_.steps();
 }
 
 void Trainer::begin() {
@@ -261,13 +283,14 @@ void Trainer::roll_back(const std::string& reason) {
   log::warning(fmt::format("{}: rolled back to step {}", where, state_.step));
 }
 
-void Trainer::run(int64_t target) {
+void Trainer::run(std::optional<int64_t> stop) {
   const int64_t first = state_.step;
-  if (first == target && saved_step_ == target) return;
-  log::Progress progress("train", "steps", target - first);
+  if (first == target(stop) && saved_step_ == first) return;
+  log::Progress progress("train", "steps", target(stop) - first);
   double pace = 0;
   try {
-    while (state_.step < target) {
+    while (state_.step < target(stop)) {
+      const Stopwatch watch;
       const StepPlan plan = plan_.at(state_.step);
       StepMetrics metrics = train_step(plan);
       ++state_.step;
@@ -285,7 +308,7 @@ void Trainer::run(int64_t target) {
       const auto due = [&](int64_t interval) {
         return interval > 0 && state_.step % interval == 0;
       };
-      const bool last = state_.step == target;
+      const bool last = state_.step == target(stop);
       if (!validation_.empty() &&
           (due(config_.validation.interval_steps) || state_.step == plan_.steps())) {
         validate(metrics, true);
@@ -310,6 +333,7 @@ void Trainer::run(int64_t target) {
       }
       // During a spike a save would put a good checkpoint out: it waits for the loss to come back.
       if (last || (due(config_.checkpoint.interval_steps) && !guard_.suspicious())) save(last);
+      keep_budget(watch.seconds());
     }
   } catch (const Error& error) {
     if (error.code() != ExitCode::kResources ||

@@ -20,6 +20,7 @@
 #include "train/signals.h"
 #include "train/snapshot.h"
 #include "train/step.h"
+#include "train/stopwatch.h"
 #include "train/tensorboard.h"
 #include "train/validation.h"
 #include "train/workspace.h"
@@ -44,9 +45,9 @@ class Trainer {
   /// Goes on from a checkpoint of this run.
   void resume(const checkpoint::Checkpoint& checkpoint);
 
-  /// Runs until `target` steps are done and saves. Throws kStopped after a signal (saved), kNumbers on divergence, and
+  /// Runs until `stop` steps, or all, are done and saves. Throws kStopped after a signal (saved), kNumbers on divergence, and
   /// kResources when the last save or the logs fail; in each case the last checkpoint stands.
-  void run(int64_t target);
+  void run(std::optional<int64_t> stop);
 
   /// Writes the model directory OUT/model, tokenizer included.
   fs::path export_model() const;
@@ -55,6 +56,9 @@ class Trainer {
   void measure_ceiling();
   void fit_budget();
   void draw_weights();
+  /// After a step that took so long, checkpoints and all: the last phase gets longer or shorter where a budget asks for it.
+  void keep_budget(double step_seconds);
+  int64_t target(std::optional<int64_t> stop) const;
   StepMetrics train_step(const StepPlan& plan);
   void validate(StepMetrics& metrics, bool report);
   /// Saves; a failure is an event when there will be another chance, else it is thrown.
@@ -80,6 +84,9 @@ class Trainer {
   DivergenceGuard guard_;
   RunState state_;
   double ceiling_flops_ = 0;
+  std::optional<Stopwatch> budget_clock_;  ///< while this process keeps a time budget
+  double seconds_per_step_ = 0;            ///< lately
+  double ending_seconds_ = 0;              ///< what the last save, validation and export will take
   int64_t saved_step_ = -1;  ///< of the newest checkpoint written or read by this process
   int roll_backs_ = 0;
 };

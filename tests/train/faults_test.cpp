@@ -1,10 +1,10 @@
 // What goes wrong in a run: signals, kills, damage, full disks, foreign directories, bad data, bad numbers.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "base/random.h"
@@ -241,7 +241,7 @@ TEST(Faults, NumbersThatGoBadStopTheRunAndTheGoodCheckpointStays) {
   const auto good = fingerprint(lab.out("run") / "checkpoints" / "step-00000004");
   options.steps.reset();
   options.overrides.back() = "phases.0.learning_rate=100";
-  options.overrides.push_back("optimizer.weight_decay=10");
+  options.overrides.emplace_back("optimizer.weight_decay=10");
   EXPECT_EQ(refused(options, "step-00000004"), ExitCode::kNumbers);
   EXPECT_TRUE(has_event(lab.out("run"), "diverged"));
   EXPECT_EQ(fingerprint(lab.out("run") / "checkpoints" / "step-00000004"), good);

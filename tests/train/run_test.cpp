@@ -240,6 +240,23 @@ TEST(Run, ATimeBudgetIsFittedOnceAndKept) {
             fingerprint(lab.out("run") / "checkpoints" / "step-00000004"));
 }
 
+TEST(Run, ABudgetThatIsKeptOnTheWayGivesTheBitsOfItsFinalConfig) {
+  const Lab lab;
+  const std::vector<std::string> wsd = {"phases.0.schedule=wsd", "phases.0.decay_share=0.5",
+                                        "checkpoint.interval_steps=0",
+                                        "validation.interval_steps=0"};
+  std::vector<std::string> overrides = wsd;
+  overrides.emplace_back("run.time_budget_seconds=3");
+  const TrainReport kept = train(lab.options("kept", overrides));
+  const Config final = read_config(kept.directory / "config.toml", {});
+  overrides = wsd;
+  overrides.push_back("phases.0.tokens=" + std::to_string(final.phases[0].tokens));
+  const TrainReport plain = train(lab.options("plain", overrides));
+  EXPECT_EQ(kept.step, plain.step);
+  EXPECT_EQ(fingerprint(kept.checkpoint), fingerprint(plain.checkpoint));
+  EXPECT_EQ(steady_metrics(kept.directory), steady_metrics(plain.directory));
+}
+
 TEST(Run, DryRunWritesNothing) {
   const Lab lab;
   const std::string text = describe_training(lab.options("run"));

@@ -155,7 +155,7 @@ TEST(Budget, TokensFillWhatMeasuringLeft) {
   EXPECT_TRUE(config.run.tokens_fitted);
   const RunPlan plan(config);
   const double training = static_cast<double>(plan.tokens()) * 1e-4;
-  const double validations = static_cast<double>(plan.steps() / 5 + 1) * 0.01;
+  const double validations = 0.01 * std::floor(static_cast<double>(plan.steps()) / 5 + 1);
   EXPECT_LT(training + validations, 90);
   EXPECT_GT(training + validations, 80);
 }
@@ -173,6 +173,46 @@ TEST(Budget, PhasesKeepTheirProportionsAndAtLeastOneStep) {
       static_cast<double>(config.phases[1].tokens) / static_cast<double>(config.phases[0].tokens),
       3, 1e-3);
   EXPECT_EQ(RunPlan(config).phase_steps(2) >= 1, true);
+}
+
+optim::Schedule wsd(int64_t steps) {
+  return {optim::ScheduleKind::kWsd, 1, 0, 10, steps, 0.4};  // 60 of 100 steps are flat
+}
+
+TEST(Budget, APlanThatFitsStays) {
+  EXPECT_EQ(refitted_steps(wsd(100), 30, 70), 100);
+  EXPECT_EQ(refitted_steps(wsd(100), 30, 200), 100) << "put off at the end of the flat part alone";
+  EXPECT_EQ(refitted_steps(wsd(100), 30, 50), 100) << "time may yet be won back";
+  EXPECT_EQ(refitted_steps(wsd(100), 5, 1), 100) << "never in the warm-up";
+}
+
+TEST(Budget, ASlowMachineBringsTheDecayForward) {
+  // After 30 flat steps the shortest run that keeps a decay of 40 % has 50 steps: 20 more.
+  EXPECT_EQ(refitted_steps(wsd(100), 30, 20.5), 50);
+  EXPECT_EQ(refitted_steps(wsd(100), 30, 3), 50);
+}
+
+TEST(Budget, AFastMachinePutsTheDecayOff) {
+  EXPECT_EQ(refitted_steps(wsd(100), 60, 60), 120);
+  EXPECT_EQ(refitted_steps(wsd(100), 60, 40), 100);
+}
+
+TEST(Budget, NothingChangesOnceTheRateFallsOrWithACosine) {
+  EXPECT_EQ(refitted_steps(wsd(100), 61, 500), 100);
+  EXPECT_EQ(refitted_steps(wsd(100), 61, 1), 100);
+  EXPECT_EQ(refitted_steps({optim::ScheduleKind::kCosine, 1, 0, 10, 100, 0}, 50, 500), 100);
+}
+
+TEST(Budget, ARefittedScheduleKeepsEveryRateThatWasUsed) {
+  for (int64_t next = 10; next <= 60; ++next) {
+    for (const double possible : {0.0, 10.0, 25.0, 40.0, 80.0, 300.0}) {
+      const int64_t steps = refitted_steps(wsd(100), next, possible);
+      for (int64_t s = 0; s < next; ++s) {
+        ASSERT_EQ(optim::learning_rate(wsd(100), s), optim::learning_rate(wsd(steps), s))
+            << next << " done, " << possible << " possible, step " << s << " of " << steps;
+      }
+    }
+  }
 }
 
 }  // namespace
