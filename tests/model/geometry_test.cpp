@@ -142,7 +142,7 @@ Error64 compare(const std::vector<double>& gradient, const std::vector<double>& 
   return e;
 }
 
-/// ‖Δ‖/‖g‖ over all gradients.
+/// ‖Δ‖/‖g‖ over all gradients. (A model that is sure of its targets has next to none: the floor.)
 double relative_distance(const Result& a, const Result& reference) {
   double squares = 0, error = 0;
   for (const auto& [name, expected] : reference.gradients) {
@@ -151,14 +151,19 @@ double relative_distance(const Result& a, const Result& reference) {
       error += std::pow(a.gradients.at(name)[i] - expected[i], 2);
     }
   }
-  return std::sqrt(error / squares);
+  return std::sqrt(error) / std::max(std::sqrt(squares), 1e-3);
 }
 
-// Some draws are ill-conditioned: the norm of a router one wide is a sign, that of a head two wide
-// a direction. So a gradient that misses the bound of the reference vectors (golden/README.md: 2e-4
-// of the tensor's largest) may be as far off as plain arithmetic in the same precision is, and a
-// bit more.
+// Some draws are ill-conditioned, the norm of a head two wide for one. So a gradient that misses the
+// bound of the reference vectors (golden/README.md: 2e-4 of the tensor's largest) may be as far off
+// as plain arithmetic in the same precision is, and a bit more.
 constexpr double kFactorOverPlain = 8;
+
+/// What rounding leaves, of the model's largest gradient, where a gradient should cancel: a norm over
+/// a width of one is a sign, which has no derivative but at its step.
+double cancelled(const ModelConfig& c) {
+  return c.hidden == 1 || c.router == 1 || c.heads.size == 1 ? 1e-2 : 1e-6;
+}
 
 TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
   for (uint64_t index = 0; index < cases(); ++index) {
@@ -178,9 +183,15 @@ TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
       if (!routed_alike(fast, reference)) continue;
       compared = true;
       EXPECT_NEAR(fast.loss, reference.loss, 1e-5 * std::max(1.0, reference.loss));
+      // A gradient that cancels keeps the rounding of its terms: those of p − 1 at the loss, each 1/T
+      // at most, and further down as large as the model's other gradients.
+      double largest = 1.0 / static_cast<double>(drawn.ids.size());
+      for (const auto& [name, expected] : reference.gradients) {
+        largest = std::max(largest, compare(expected, expected).largest);
+      }
       for (const auto& [name, expected] : reference.gradients) {
         const Error64 e = compare(fast.gradients.at(name), expected);
-        if (e.error <= 2e-4 * e.largest + 1e-7) continue;
+        if (e.error <= 2e-4 * e.largest + cancelled(drawn.config) * largest) continue;
         const Result plain = with(ops::Precision::kFp32, ops::Isa::kReference);
         EXPECT_LE(e.error, kFactorOverPlain * compare(plain.gradients.at(name), expected).error)
             << name << ", largest " << e.largest;
@@ -202,7 +213,8 @@ TEST(Geometry, Bf16KernelsAgreeWithTheFp64Reference) {
     const Result fast = with(ops::Precision::kBf16, ops::detected_isa());
     ASSERT_TRUE(routed_alike(fast, reference));
     const auto tokens = static_cast<double>(drawn.ids.size());
-    EXPECT_NEAR(fast.loss / tokens, reference.loss / tokens, 0.05);
+    const double loss = reference.loss / tokens;
+    EXPECT_NEAR(fast.loss / tokens, loss, 0.05 + 0.005 * loss);  // logits grow with the loss
     const double distance = relative_distance(fast, reference);
     if (distance > 0.05) {
       const Result plain = with(ops::Precision::kBf16, ops::Isa::kReference);
