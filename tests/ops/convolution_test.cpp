@@ -41,8 +41,9 @@ struct Convolution {
     };
     const double inner = terms(2.0 * static_cast<double>(d));
     const double outer = inner + terms(static_cast<double>(tokens));
-    y2 = t.written(Kind::kReal, tokens, channels, {.terms = inner, .scale = 2 * size}, s.margin);
-    dc = t.written(Kind::kReal, tokens, channels, {.terms = inner, .scale = 4 * size}, s.margin);
+    const double sum = bf16 ? 4 * size : 1.0;  // of a product; of a partial sum
+    y2 = t.written(Kind::kReal, tokens, channels, {.terms = inner, .scale = sum}, s.margin);
+    dc = t.written(Kind::kReal, tokens, channels, {.terms = inner, .scale = 2 * sum}, s.margin);
     ddepthwise = t.accumulated(channels, 2, {.terms = outer, .scale = 8});
     ddepthwise_bias = t.accumulated(1, channels, {.terms = outer, .scale = 8});
     dgrouped = t.accumulated(channels * d, 2, {.terms = outer, .scale = 8});
