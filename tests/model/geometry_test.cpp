@@ -159,10 +159,10 @@ double relative_distance(const Result& a, const Result& reference) {
 // as plain arithmetic in the same precision is, and a bit more.
 constexpr double kFactorOverPlain = 8;
 
-/// What rounding leaves, of the model's largest gradient, where a gradient should cancel: a norm over
-/// a width of one is a sign, which has no derivative but at its step.
-double cancelled(const ModelConfig& c) {
-  return c.hidden == 1 || c.router == 1 || c.heads.size == 1 ? 1e-2 : 1e-6;
+/// A norm over a width of one is a sign: where it steps rounding alone decides, and elsewhere it has
+/// no derivative, so that a gradient through it cancels. Such a model shows gross faults only.
+bool has_a_sign(const ModelConfig& c) {
+  return c.hidden == 1 || c.router == 1 || c.heads.size == 1;
 }
 
 TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
@@ -191,7 +191,8 @@ TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
       }
       for (const auto& [name, expected] : reference.gradients) {
         const Error64 e = compare(fast.gradients.at(name), expected);
-        if (e.error <= 2e-4 * e.largest + cancelled(drawn.config) * largest) continue;
+        if (e.error <= 2e-4 * e.largest + (has_a_sign(drawn.config) ? 1e-2 : 1e-6) * largest)
+          continue;
         const Result plain = with(ops::Precision::kFp32, ops::Isa::kReference);
         EXPECT_LE(e.error, kFactorOverPlain * compare(plain.gradients.at(name), expected).error)
             << name << ", largest " << e.largest;
@@ -214,7 +215,8 @@ TEST(Geometry, Bf16KernelsAgreeWithTheFp64Reference) {
     ASSERT_TRUE(routed_alike(fast, reference));
     const auto tokens = static_cast<double>(drawn.ids.size());
     const double loss = reference.loss / tokens;
-    EXPECT_NEAR(fast.loss / tokens, loss, 0.05 + 0.005 * loss);  // logits grow with the loss
+    const double slack = has_a_sign(drawn.config) ? 0.5 : 0.05;
+    EXPECT_NEAR(fast.loss / tokens, loss, slack + 0.005 * loss);  // logits grow with the loss
     const double distance = relative_distance(fast, reference);
     if (distance > 0.05) {
       const Result plain = with(ops::Precision::kBf16, ops::Isa::kReference);
