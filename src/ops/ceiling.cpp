@@ -101,8 +101,9 @@ MatrixCeiling plain_ceiling(const Context& ctx, DType compute, double seconds) {
   const double flops = total_rate(ctx, [&](int thread) {
     const Tensor factor(a.of(thread), real, {kSize, kSize});
     const Tensor result(c.of(thread), real, {kSize, kSize});
-    return rate(2.0 * kSize * kSize * kSize, seconds,
-                [&] { reference::matmul(Threads(1), compute, factor, factor, result, result, {}); });
+    return rate(2.0 * kSize * kSize * kSize, seconds, [&] {
+      reference::matmul(Threads(1), compute, factor, factor, result, result, {});
+    });
   });
   return {flops, flops};
 }

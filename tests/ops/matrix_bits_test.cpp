@@ -55,8 +55,8 @@ TEST(MatrixBits, DependNeitherOnThreadsNorOnOtherRows) {
 }
 
 TEST(MatrixBits, AGroupOwesNothingToItsNeighbours) {
-  constexpr int64_t kRows = 1200;
-  constexpr int64_t kSize = 33;
+  constexpr int64_t kRows = 4200;  // more tokens than one sum takes
+  constexpr int64_t kSize = 17;
   for (const Backend& backend : backends(&cpu::kModelledAmx)) {
     Numbers numbers(9);
     Matrix x(backend.compute, kRows + 5, kSize);

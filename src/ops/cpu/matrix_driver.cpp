@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kSmallestRows = 16;
 constexpr int64_t kSmallestColumns = 32;
-constexpr int64_t kTasksPerThread =
-    4;  // so that a thread that was held up holds up the others little
+/// So that a thread that was held up holds up the others little.
+constexpr int64_t kTasksPerThread = 4;
 
 int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 

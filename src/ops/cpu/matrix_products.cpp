@@ -117,7 +117,8 @@ struct Piece {
   int64_t count;
 };
 
-/// Cuts groups into pieces and hands them out in waves that fit the scratch and hold no group twice.
+/// Cuts groups into pieces and hands them out in waves of kOuterTokens. No group is twice in a wave, where its sums would
+/// meet in dw: a piece that is not its group's last fills a wave alone.
 class Waves {
  public:
   explicit Waves(std::span<const int64_t> offsets) : offsets_(offsets), next_(offsets[0]) {}
@@ -131,8 +132,7 @@ class Waves {
         continue;
       }
       const int64_t size = std::min(kOuterTokens, offsets_[group_ + 1] - next_);
-      const bool again = count > 0 && pieces[count - 1].group == static_cast<int64_t>(group_);
-      if (again || tokens + size + size % 2 > kOuterTokens) break;
+      if (tokens + size + size % 2 > kOuterTokens) break;
       pieces[count++] = {static_cast<int64_t>(group_), next_, size};
       tokens += size + size % 2;
       next_ += size;
