@@ -42,7 +42,7 @@ Cca::Cca(const Parameters& parameters, int64_t layer, Arena& weights, bool train
   packed_output_ =
       allocate_packed(weights, act_, config_.hidden, heads.query * heads.size, training);
   packed_grouped_ =
-      allocate_packed_stack(weights, act_, heads.total(), heads.size, 2 * heads.size, training);
+      allocate_packed_stack(weights, real_, heads.total(), heads.size, 2 * heads.size, training);
 }
 
 void Cca::refresh(ops::Context& ctx) {
@@ -81,12 +81,13 @@ CcaActivations Cca::allocate(Arena& arena, int64_t tokens) const {
   return a;
 }
 
-// [c ‖ v1 ‖ v2] = W_qkv x                    c = [q0 ‖ k0]
-// y1[t] = w0[·,0] c[t−1] + w0[·,1] c[t] + b0       two zero columns (or the history) left of a
-// segment, once y2[t] = Σ_τ w1[·,·,τ] y1[t−1+τ] + b1             one group a head z = y2 +
-// qk_mean(c) q_h = rope(√d z_h/‖z_h‖)   k_g = rope(√d z_g/‖z_g‖ · T_g)   v[t] = [v1[t] ‖ v2[t−1]]
-// out = W_o attention(q, k, v)                     causal, scale 1/√d, within the window of a
-// sliding layer
+// [c ‖ v1 ‖ v2] = W_qkv x                               c = [q0 ‖ k0]
+// y1[t] = w0[·,0] c[t−1] + w0[·,1] c[t] + b0            two zero columns (or the history) left of a segment, once
+// y2[t] = Σ_τ w1[·,·,τ] y1[t−1+τ] + b1                  one group a head; fp32 in bf16 mode (zaya1.md §4.1)
+// z = y2 + qk_mean(c)
+// q_h = rope(√d z_h/‖z_h‖)                              k_g = rope(√d z_g/‖z_g‖ · T_g)
+// v[t] = [v1[t] ‖ v2[t−1]]
+// out = W_o attention(q, k, v)                          causal, scale 1/√d, within a sliding layer's window
 void Cca::forward(Pass& pass, const Tensor& x, const CcaActivations& saved, const Tensor& out) {
   ops::Context& ctx = pass.ctx;
   const ops::Heads heads = config_.heads;

@@ -32,9 +32,9 @@ Router::Router(const Parameters& parameters, int64_t layer, Arena& weights, bool
       out_(gate(parameters, layer, "router_mlp.out_proj.weight")) {
   const int64_t width = config_.router;
   packed_down_ = allocate_packed(weights, act_, width, config_.hidden, training);
-  packed_first_ = allocate_packed(weights, act_, width, width, training);
-  packed_second_ = allocate_packed(weights, act_, width, width, training);
-  packed_out_ = allocate_packed(weights, act_, config_.classes(), width, training);
+  packed_first_ = allocate_packed(weights, real_, width, width, training);
+  packed_second_ = allocate_packed(weights, real_, width, width, training);
+  packed_out_ = allocate_packed(weights, real_, config_.classes(), width, training);
 }
 
 void Router::refresh(ops::Context& ctx) {
@@ -47,12 +47,12 @@ void Router::refresh(ops::Context& ctx) {
 RouterActivations Router::allocate(Arena& arena, int64_t tokens) const {
   const int64_t width = config_.router;
   RouterActivations a;
-  a.normed = arena.tensor(act_, {tokens, width});
+  a.normed = arena.tensor(real_, {tokens, width});
   a.inv_norm = arena.tensor(real_, {tokens});
   a.first = arena.tensor(real_, {tokens, width});
-  a.first_gelu = arena.tensor(act_, {tokens, width});
+  a.first_gelu = arena.tensor(real_, {tokens, width});
   a.second = arena.tensor(real_, {tokens, width});
-  a.second_gelu = arena.tensor(act_, {tokens, width});
+  a.second_gelu = arena.tensor(real_, {tokens, width});
   a.probability = arena.tensor(real_, {tokens, config_.classes()});
   a.expert = arena.tensor(DType::kI32, {tokens});
   a.weight = arena.tensor(real_, {tokens});
@@ -62,8 +62,8 @@ RouterActivations Router::allocate(Arena& arena, int64_t tokens) const {
 // r̃_l = W_down x + b_down + γ ⊙ r̃_{l−1}                    (layer 0: without γ)
 // u = W3 · gelu(W2 · gelu(W1 · RMSNorm(r̃_l) + b1) + b2)
 // p = softmax(u), e = argmax(p + b), weight = p_e
-// A rounding here can send a token elsewhere: the state, its norm, the logits and the softmax stay
-// real in every precision, and only what enters a product is rounded.
+// A rounding here can send a token elsewhere: all behind the first product is real in every precision,
+// and that product alone takes rounded factors. The three small products cost little.
 void Router::forward(Pass& pass, const Tensor& x, const Tensor& previous,
                      const RouterActivations& saved, const Tensor& state) {
   ops::Context& ctx = pass.ctx;
@@ -97,26 +97,26 @@ void Router::backward(Pass& pass, const Tensor& dweight, const Tensor& x, const 
   ops::Context& ctx = pass.ctx;
   ArenaScope scope(pass.arena);
   const int64_t tokens = x.rows();
-  const Tensor dlogits = pass.arena.tensor(act_, {tokens, config_.classes()});
+  const Tensor dlogits = pass.arena.tensor(real_, {tokens, config_.classes()});
   const Tensor dgelu = pass.arena.tensor(real_, {tokens, config_.router});
-  const Tensor dproduct = pass.arena.tensor(act_, {tokens, config_.router});
+  const Tensor dproduct = pass.arena.tensor(real_, {tokens, config_.router});
 
   ops::route_backward(ctx, dweight, saved.probability, saved.expert, dlogits);
-  ops::accumulate_outer(ctx, act_, dlogits, saved.second_gelu, out_.gradient);
+  ops::accumulate_outer(ctx, real_, dlogits, saved.second_gelu, out_.gradient);
   sink.ready(out_);
   ops::linear(ctx, dlogits, packed_out_.transposed, dgelu);
 
   ops::gelu_backward(ctx, dgelu, saved.second, dproduct);
   ops::accumulate_column_sums(ctx, dproduct, second_bias_.gradient);
   sink.ready(second_bias_);
-  ops::accumulate_outer(ctx, act_, dproduct, saved.first_gelu, second_.gradient);
+  ops::accumulate_outer(ctx, real_, dproduct, saved.first_gelu, second_.gradient);
   sink.ready(second_);
   ops::linear(ctx, dproduct, packed_second_.transposed, dgelu);
 
   ops::gelu_backward(ctx, dgelu, saved.first, dproduct);
   ops::accumulate_column_sums(ctx, dproduct, first_bias_.gradient);
   sink.ready(first_bias_);
-  ops::accumulate_outer(ctx, act_, dproduct, saved.normed, first_.gradient);
+  ops::accumulate_outer(ctx, real_, dproduct, saved.normed, first_.gradient);
   sink.ready(first_);
   ops::linear(ctx, dproduct, packed_first_.transposed, dgelu);
 
@@ -129,10 +129,11 @@ void Router::backward(Pass& pass, const Tensor& dweight, const Tensor& x, const 
   }
   ops::accumulate_column_sums(ctx, dstate, down_bias_.gradient);
   sink.ready(down_bias_);
-  ops::convert(ctx, dstate, dproduct);
-  ops::accumulate_outer(ctx, act_, dproduct, x, down_.gradient);
+  const Tensor rounded = pass.arena.tensor(act_, {tokens, config_.router});
+  ops::convert(ctx, dstate, rounded);
+  ops::accumulate_outer(ctx, act_, rounded, x, down_.gradient);
   sink.ready(down_);
-  ops::linear(ctx, dproduct, packed_down_.transposed, dx);
+  ops::linear(ctx, rounded, packed_down_.transposed, dx);
 }
 
 }  // namespace athanor::model
