@@ -74,6 +74,26 @@ TEST(Complete, StreamsWholeCharactersThatJoinToTheText) {
   }
 }
 
+TEST(Complete, ACharacterThatIsCutOffAtTheEndIsStillTold) {
+  const ScratchFolder folder;
+  CompletionRequest request;
+  request.model = write_model(folder / "model", text_config());
+  request.prompt = "prompt";
+  request.ignore_eos = true;
+  request.sampling.temperature = 5;
+  int cut_off = 0;
+  for (int64_t tokens = 1; tokens <= 24; ++tokens) {
+    request.max_tokens = tokens;
+    std::string joined;
+    const Completion completion = complete(request, [&](std::string_view p) { joined += p; });
+    EXPECT_EQ(joined, data::make_byte_tokenizer()->decode(completion.ids));
+    EXPECT_EQ(completion.text, joined);
+    const int32_t last = completion.ids.back();
+    cut_off += last >= 0xC2 && last <= 0xF4 ? 1 : 0;  // the first byte of a longer character
+  }
+  EXPECT_GT(cut_off, 0);
+}
+
 TEST(Complete, PutsBosInFrontWhereTheModelWasTrainedWithIt) {
   const ScratchFolder folder;
   CompletionRequest request;
