@@ -20,10 +20,6 @@ function(athanor_floor name)
   cmake_parse_arguments(floor "" "" "BELOW;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
-  if(NOT sources)  # SKELETON
-    file(WRITE ${CMAKE_BINARY_DIR}/empty.cpp "")
-    set(sources ${CMAKE_BINARY_DIR}/empty.cpp)
-  endif()
   # One folder of links a floor, so that an include of a floor that is not below does not resolve.
   set(view ${CMAKE_BINARY_DIR}/floors/${name})
   file(MAKE_DIRECTORY ${view})

@@ -24,14 +24,16 @@ struct Heads {
 /// The two causal convolutions' weights. The grouped one (one group per head, d→d, two taps) is packed per head in both
 /// orientations: forward [d, 2d] over the columns (tap 0, inputs) ‖ (tap 1, inputs); backward its transpose [2d, d].
 struct ConvolutionWeights {
-  Tensor depthwise;       ///< real [C, 2]; tap 0 is the older column
-  Tensor depthwise_bias;  ///< real [C]
-  Tensor grouped_bias;    ///< real [C]
-  std::span<const PackedMatrix> grouped;             ///< Hq + Hk of n = d, k = 2d
-  std::span<const PackedMatrix> grouped_transposed;  ///< Hq + Hk of n = 2d, k = d; may be empty for inference
+  Tensor depthwise;                       ///< real [C, 2]; tap 0 is the older column
+  Tensor depthwise_bias;                  ///< real [C]
+  Tensor grouped_bias;                    ///< real [C]
+  std::span<const PackedMatrix> grouped;  ///< Hq + Hk of n = d, k = 2d
+  std::span<const PackedMatrix>
+      grouped_transposed;  ///< Hq + Hk of n = 2d, k = d; may be empty for inference
 };
 struct ConvolutionGradients {
-  Tensor depthwise, depthwise_bias, grouped, grouped_bias;  ///< real, accumulated; grouped is [C, d, 2]
+  Tensor depthwise, depthwise_bias, grouped,
+      grouped_bias;  ///< real, accumulated; grouped is [C, d, 2]
 };
 
 /// Packs the grouped weights w [C, d, 2] (out, in, tap) into `forward` and, where not empty, `transposed`.

@@ -82,7 +82,9 @@ std::string to_text(const TrainReport& report) {
   }
   text += fmt::format("  athanor generate {} --prompt \"Once\" --max-tokens 100\n",
                       report.model.string());
-  if (fs::exists(report.directory / "heldout.jsonl")) {
+  std::error_code absent;
+  if (const auto held_out = fs::file_size(report.directory / "heldout.jsonl", absent);
+      !absent && held_out > 0) {
     text += fmt::format("  athanor eval perplexity {} --data {}/heldout.jsonl\n",
                         report.model.string(), directory);
   }

@@ -60,6 +60,9 @@ struct Case {
   const char* gradients;
 };
 
+/// The test's name in listings: an address would differ from run to run.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.folder << '/' << c.vectors; }
+
 class ProbeVectors : public Probe, public testing::WithParamInterface<Case> {};
 
 TEST_P(ProbeVectors, MeetTheReference) {
