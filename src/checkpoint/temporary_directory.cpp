@@ -1,9 +1,9 @@
 #include "checkpoint/temporary_directory.h"
 
 #include <fcntl.h>
-#include <stdio.h>  // renameat2
 
 #include <cerrno>
+#include <cstdio>  // renameat2
 
 namespace athanor::checkpoint {
 namespace {

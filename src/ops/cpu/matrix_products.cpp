@@ -15,7 +15,6 @@ constexpr int64_t kConvertRows = 2048;
 /// to be small beside their products, few enough to bound the scratch. A group's sums are cut at
 /// multiples of the former.
 constexpr int64_t kOuterTokens = 1024;
-constexpr int64_t kOuterWave = 2 * kOuterTokens;
 /// Rows of dw computed at a time (a vocabulary has many).
 constexpr int64_t kOuterRows = 8192;
 
