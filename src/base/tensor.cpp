@@ -6,8 +6,11 @@ Tensor::Tensor(void* data, DType dtype, std::initializer_list<int64_t> shape)
     : data_(static_cast<std::byte*>(data)), dtype_(dtype), rank_(static_cast<int>(shape.size())) {
   require(rank_ >= 1 && rank_ <= 4, "a tensor has one to four dimensions");
   int i = 0;
+  int64_t product =
+      1;  // of the dimensions above zero: rows() and numel() then fit whatever is left out
   for (const int64_t n : shape) {
     require(n >= 0, "negative tensor dimension");
+    require(n == 0 || !__builtin_mul_overflow(product, n, &product), "tensor shape overflows");
     shape_[i++] = n;
   }
   row_stride_ = cols();
