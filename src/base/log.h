@@ -24,6 +24,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   /// `done` units are done; `detail` goes behind the bar ("loss 3.21 · 9,120 tok/s · 41 % of ceiling").
   void update(int64_t done, std::string_view detail = {});
+  /// What there is to do has changed.
+  void set_total(int64_t total) { total_ = total; }
   void finish();
 
  private:

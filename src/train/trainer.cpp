@@ -316,6 +316,7 @@ void Trainer::run(std::optional<int64_t> stop) {
       directory_.metrics(to_json_line(metrics));
       tensorboard_->write(state_.step, to_scalars(metrics));
       pace = pace == 0 ? metrics.tokens_per_second : 0.9 * pace + 0.1 * metrics.tokens_per_second;
+      progress.set_total(target(stop) - first);  // a time budget may have moved it
       progress.update(state_.step - first,
                       fmt::format("loss {:.3f} · {} tok/s · {:.0f} % of ceiling",
                                   metrics.result.loss, grouped(pace), metrics.ceiling_share * 100));
