@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -147,6 +148,18 @@ void require_same_names(const Weights& weights, const std::vector<Wanted>& wante
   }
 }
 
+/// A weight that is NaN or infinite makes a model that answers, and wrongly: a router bias sends tokens anywhere.
+bool all_finite(const Tensor& values) {
+  bool finite = true;
+  for (int64_t r = 0; r < values.rows(); ++r) {
+    for (int64_t c = 0; c < values.cols(); ++c) {
+      finite &= values.dtype() == DType::kF64 ? std::isfinite(values.row<double>(r)[c])
+                                              : std::isfinite(values.row<float>(r)[c]);
+    }
+  }
+  return finite;
+}
+
 }  // namespace
 
 void load_weights(const fs::path& directory, model::Parameters& parameters) {
@@ -170,6 +183,10 @@ void load_weights(const fs::path& directory, model::Parameters& parameters) {
   for (const Wanted& tensor : wanted) {  // nothing is read before everything fits
     const auto& [file, entry] = weights.tensors.find(tensor.spec.name)->second;
     weights.files[file].read(*entry, 0, tensor.into);
+    if (!all_finite(tensor.into)) {
+      throw data_error(fmt::format("{}: tensor {} holds a NaN or an infinity",
+                                   weights.files[file].path().string(), tensor.spec.name));
+    }
   }
   parameters.touch();
 }

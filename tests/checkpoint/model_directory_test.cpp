@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -202,6 +203,18 @@ TEST_F(SpoiledModel, WrongDtype) {
   tensor("model.norm.weight").data = Tensor::of(integers.data(), {3});
   rewrite();
   refused({"model.safetensors", "model.norm.weight", "I32"});
+}
+
+TEST_F(SpoiledModel, AWeightThatIsNoNumber) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> values = {1, bad, 1};
+    tensor("model.norm.weight").data = Tensor::of(values.data(), {3});
+    rewrite();
+    OwnParameters target;
+    expect_error(ExitCode::kData, {"model.safetensors", "model.norm.weight", "NaN"},
+                 [&] { load_weights(directory(), *target); });
+  }
 }
 
 TEST_F(SpoiledModel, EveryCutIsRefused) {

@@ -211,13 +211,18 @@ TEST(Perplexity, RefusesWhatItCannotMeasure) {
   values.reserve(size_t{64} << 20);
   model::Parameters parameters(test::text_config(), ops::Precision::kFp32, values);
   model::randomise(parameters, 1);
-  parameters.flat().as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   std::vector<checkpoint::SideFile> files;
   for (auto& [name, content] : data::make_byte_tokenizer()->files())
     files.push_back({name, content});
-  checkpoint::export_model(folder / "broken", test::text_config(),
-                           checkpoint::weights_of(parameters), files, {.dtype = DType::kF32});
-  EXPECT_EQ(code({.model = folder / "broken", .data = good}), ExitCode::kNumbers);
+  const auto broken_by = [&](float value) {
+    for (int64_t i = 0; i < test::text_config().hidden; ++i)
+      parameters.flat().as<float>()[i] = value;
+    checkpoint::export_model(folder / "broken", test::text_config(),
+                             checkpoint::weights_of(parameters), files, {.dtype = DType::kF32});
+    return code({.model = folder / "broken", .data = good});
+  };
+  EXPECT_EQ(broken_by(std::numeric_limits<float>::quiet_NaN()), ExitCode::kData);
+  EXPECT_EQ(broken_by(3e38F), ExitCode::kNumbers);  // finite weights whose logits are not
 }
 
 }  // namespace
