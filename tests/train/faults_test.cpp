@@ -6,8 +6,10 @@
 
 #include <csignal>
 #include <fstream>
+#include <set>
 
 #include "base/random.h"
+#include "checkpoint/checkpoint.h"
 #include "train/lab.h"
 
 namespace athanor::train {
@@ -271,6 +273,46 @@ TEST(Faults, RollBackGoesOnPastTheDataThatDidIt) {
     offset = event["samples_stepped_over"];
   }
   EXPECT_EQ(rolled_back, 3);
+}
+
+TEST(Faults, SkippedStepsAreCountedAndNothingIsSavedOverGoodCheckpoints) {
+  const Lab lab;
+  // From some step on no gradient is finite, and the run is told to bear it.
+  TrainOptions options = lab.options(
+      "run", {"phases.0.tokens=25600", "phases.0.warmup_steps=0", "phases.0.schedule=constant",
+              "faults.skip_limit=1000", "faults.spike_sigma=0", "checkpoint.interval_steps=1",
+              "checkpoint.keep=1", "optimizer.clip=0", "optimizer.weight_decay=10",
+              "validation.interval_steps=0", "phases.0.learning_rate=100"});
+  options.steps = 20;
+  train(options);
+  int64_t applied = 0, last_good = 0;
+  for (const auto& line : read_lines(lab.out("run") / "metrics.jsonl")) {
+    const int64_t step = line["step"];
+    if (line["applied"]) {
+      ++applied;
+      last_good = step;
+    }
+    EXPECT_EQ(line["skipped_steps"], step - applied) << step;
+  }
+  ASSERT_EQ(last_good, applied) << "once bad it stays bad: nothing changes any more";
+  ASSERT_GT(applied, 0);
+  ASSERT_LT(applied, 19);
+  // The last good one, and the one with which the run ends.
+  std::set<std::string> saved;
+  for (const auto& entry : fs::directory_iterator(lab.out("run") / "checkpoints")) {
+    saved.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(saved, (std::set<std::string>{checkpoint::checkpoint_name(last_good),
+                                          checkpoint::checkpoint_name(20)}));
+  const auto applied_steps = [&](int64_t step) {
+    const fs::path path = lab.out("run") / "checkpoints" / checkpoint::checkpoint_name(step);
+    const auto state = nlohmann::json::parse(checkpoint::Checkpoint::open(path).manifest().state);
+    return state["applied_steps"].get<int64_t>();
+  };
+  EXPECT_EQ(applied_steps(20), applied);
+  options.steps = 22;
+  train(options);
+  EXPECT_EQ(applied_steps(22), applied) << "a resumed run counts on from what it had applied";
 }
 
 /// A file system of its own with so many bytes; none when this process may not mount.

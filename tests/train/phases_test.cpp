@@ -54,6 +54,17 @@ TEST(RunPlan, LearningRatesGoByThePhasesOwnSteps) {
     EXPECT_EQ(plan.at(step).learning_rate, expected);
     EXPECT_EQ(plan.at(step).adamw_learning_rate, expected * 0.25);
   }
+  // The second phase warms up and falls on its own, whatever came before.
+  config.phases[1].tokens = 2048;
+  config.phases[1].schedule = optim::ScheduleKind::kCosine;
+  config.phases[1].warmup_steps = 2;
+  config.phases[1].final_learning_rate = 0.1;
+  const RunPlan cosines(config);
+  ASSERT_EQ(cosines.phase_steps(1), 4);
+  for (int64_t step = 0; step < 4; ++step) {
+    EXPECT_EQ(cosines.at(8 + step).learning_rate,
+              optim::learning_rate({optim::ScheduleKind::kCosine, 0.5, 0.1, 2, 4, 0.2}, step));
+  }
 }
 
 TEST(RunPlan, TheRampStepsUpInsideAPhaseByTheRunsTokens) {

@@ -3,7 +3,10 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/open_model.h"
+#include "data/documents.h"
+#include "data/shards.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_train.h"
 #include "train/config.h"
 #include "train/lab.h"
 
@@ -29,6 +32,9 @@ TEST(Run, LearnsAndLeavesACompleteDirectory) {
     EXPECT_GT(metrics[i]["tokens_per_second"], 0);
     EXPECT_GT(metrics[i]["ceiling_share"], 0);
     EXPECT_EQ(metrics[i].contains("validation"), (i + 1) % 5 == 0) << i;
+    const auto batches = static_cast<double>(i + 1);
+    EXPECT_NEAR(metrics[i]["epochs"], batches * metrics[0]["epochs"].get<double>(), 1e-9);
+    EXPECT_GT(metrics[i]["epochs"], 0);
   }
   EXPECT_EQ(to_toml(read_config(report.directory / "config.toml", {})),
             read(report.directory / "config.toml"));
@@ -60,6 +66,8 @@ TEST(Run, StopAndResumeGiveTheBitsOfAnUnbrokenRun) {
   EXPECT_EQ(parts.step, 12);
   EXPECT_EQ(fingerprint(parts.checkpoint), fingerprint(whole.checkpoint));
   EXPECT_EQ(steady_metrics(parts.directory), steady_metrics(whole.directory));
+  EXPECT_TRUE(read_lines(whole.directory / "metrics.jsonl").back().contains("validation"))
+      << "the last step is validated whatever the interval";
   EXPECT_EQ(read(parts.model / "model.safetensors"), read(whole.model / "model.safetensors"));
 }
 
@@ -90,6 +98,70 @@ TEST(Run, BitsDoNotDependOnThreads) {
     EXPECT_EQ(results[0], results[1]) << name;
     EXPECT_EQ(results[0], results[2]) << name;
   }
+}
+
+double first_loss(const TrainOptions& options) {
+  train(options);
+  return read_lines(options.out / "metrics.jsonl").front()["loss"];
+}
+
+TEST(Run, TheSeedDrawsTheWeightsAndTheOrderOfTheData) {
+  const Lab lab;
+  TrainOptions options = lab.options("first");
+  options.steps = 1;
+  const fs::path model = train(options).model;
+  const auto with_seed = [&](const std::string& out, const char* seed) {
+    TrainOptions seeded = lab.options(out, {std::string("seed=") + seed});
+    seeded.steps = 1;
+    return seeded;
+  };
+  // From one model only the order can differ.
+  TrainOptions one = with_seed("order 1", "1"), two = with_seed("order 2", "2");
+  one.init = two.init = model.string();
+  EXPECT_NE(first_loss(one), first_loss(two));
+  // From a text of one sample only the weights can.
+  write(lab.folder / "short.txt", make_text(1).substr(0, 40));
+  one = with_seed("weights 1", "1"), two = with_seed("weights 2", "2");
+  one.data = two.data = (lab.folder / "short.txt").string();
+  EXPECT_NE(first_loss(one), first_loss(two));
+}
+
+TEST(Run, TheHeldOutSeedChoosesTheDocuments) {
+  const Lab lab;
+  std::vector<std::string> held_out;
+  for (const char* seed : {"1", "2", "2"}) {
+    const std::string out = "run" + std::to_string(held_out.size());
+    TrainOptions options = lab.options(out, {std::string("data.heldout_seed=") + seed});
+    options.steps = 1;
+    train(options);
+    held_out.push_back(read(lab.out(out) / "heldout.jsonl"));
+  }
+  EXPECT_NE(held_out[0], held_out[1]);
+  EXPECT_EQ(held_out[1], held_out[2]);
+}
+
+TEST(Run, HeldOutDocumentsAreNeitherTrainedOnNorSeenByTheTokenizer) {
+  const Lab lab;
+  TrainOptions options = lab.options("run", {"tokenizer.kind=unigram", "tokenizer.vocab=290"});
+  options.steps = 1;
+  train(options);
+  std::vector<std::string> held_out, trained;
+  const auto apart = data::DocumentFiles(lab.out("run") / "heldout.jsonl").read();
+  for (data::Document document; apart->next(document);) held_out.push_back(document.text);
+  ASSERT_FALSE(held_out.empty());
+  const auto all = data::DocumentFiles(lab.folder / "text.txt").read();
+  for (data::Document document; all->next(document);) {
+    if (std::find(held_out.begin(), held_out.end(), document.text) == held_out.end()) {
+      trained.push_back(document.text);
+    }
+  }
+  const auto rest = data::read_texts(trained);
+  const auto tokenizer = data::train_sentencepiece(
+      *rest, {.kind = data::TokenizerKind::kUnigram, .vocab_size = 290, .seed = 3},
+      lab.folder / "tokenizer.model");
+  EXPECT_EQ(data::load_tokenizer(lab.out("run") / "tokenizer")->identity(), tokenizer->identity());
+  const auto stream = data::open_pack(lab.out("run") / "shards");
+  EXPECT_EQ(stream->documents(), trained.size());
 }
 
 TEST(Run, PhasesRampAndSourcesResumeByBit) {

@@ -2,88 +2,28 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cmath>
 
 #include "base/memory.h"
-#include "base/random.h"
-#include "ops/elementwise.h"
-#include "train/lab.h"
-#include "train/memory_plan.h"
+#include "train/bench.h"
 
 namespace athanor::train {
 namespace {
 
-Config config_with(int64_t groups, const std::vector<std::string>& overrides = {}) {
-  std::vector<std::string> all = overrides;
-  all.push_back("batch.reduction_groups=" + std::to_string(groups));
-  Config config = parse_config(testing::small_config(), "run.toml", all);
-  config.model.vocab = 64;
-  resolve_automatic(config);
-  return config;
-}
-
-/// A stream of 40 documents of 5 to 44 tokens.
-data::Loader make_loader(const Config& config) {
-  RandomStream stream(9, 9);
-  std::vector<int32_t> ids;
-  std::vector<uint64_t> ends;
-  for (int d = 0; d < 40; ++d) {
-    const auto tokens = 5 + stream.below(40);
-    for (uint64_t t = 0; t < tokens; ++t) ids.push_back(static_cast<int32_t>(stream.below(64)));
-    ends.push_back(ids.size());
-  }
-  data::PhaseData phase;
-  phase.sequence_length = config.phases[0].sequence;
-  phase.sources.push_back({data::make_token_source(std::move(ids), std::move(ends)), 1.0});
-  return data::Loader({phase}, 1);
-}
-
-/// A run's memory and its runner.
-struct Bench {
-  explicit Bench(const Config& c, int threads = 1) : config(c), loader(make_loader(c)) {
-    const Threads team(threads);
-    reserve(plan_memory(config, team, 1), arenas);
-    workspace = std::make_unique<Workspace>(config, 1, arenas);
-    runner = std::make_unique<StepRunner>(config, *workspace, *communicator);
-    ctx.emplace(team, arenas.scratch);
-    workspace->parameters.initialise(*ctx, 5);
-    workspace->parameters.touch();
-  }
-  StepResult step(int64_t number) {
-    const StepPlan plan = RunPlan(config).at(number);
-    workspace->batch.fetch(loader, plan, 0, 0, plan.sequences);
-    return runner->run(*ctx, plan, number);
-  }
-  std::vector<float> gradient() const {
-    const float* g = workspace->accumulators.front().as<float>();
-    return {g, g + workspace->parameters.numel()};
-  }
-  std::vector<float> values() const {
-    const float* p = workspace->parameters.flat().as<float>();
-    return {p, p + workspace->parameters.numel()};
-  }
-
-  Config config;
-  data::Loader loader;
-  std::unique_ptr<comm::Communicator> communicator = comm::make_self_communicator();
-  Arenas arenas;
-  std::unique_ptr<Workspace> workspace;
-  std::unique_ptr<StepRunner> runner;
-  std::optional<ops::Context> ctx;
-};
+using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this folder
 
 class NoSink final : public model::GradientSink {
   void ready(const model::Parameter&) override {}
 };
 
-/// The gradient of sequences [first, first + count), in micro-batches of 2.
-std::vector<float> gradient_of(Bench& bench, int64_t first, int64_t count, double scale) {
+/// The gradient of sequences [first, first + count), in the config's micro-batches.
+std::vector<float> gradient_of(Bench& bench, int64_t first, int64_t count, double scale,
+                               model::Statistics& statistics) {
   std::vector<float> sum(static_cast<size_t>(bench.workspace->parameters.numel()));
   bench.workspace->parameters.set_gradients(
       Tensor::of(sum.data(), {static_cast<int64_t>(sum.size())}));
   bench.workspace->model.refresh(*bench.ctx);
   NoSink sink;
-  model::Statistics statistics;
   statistics.expert_counts.assign(
       static_cast<size_t>(bench.workspace->geometry.layers * bench.workspace->geometry.classes()),
       0);
@@ -113,7 +53,10 @@ TEST_P(ReductionGroups, GradientIsTheBinaryTreeOfTheGroups) {
   const double scale = 1.0 / static_cast<double>(bench.workspace->batch.targets());
   const int64_t size = plan.sequences / groups;
   std::vector<std::vector<float>> level;
-  for (int64_t g = 0; g < groups; ++g) level.push_back(gradient_of(bench, g * size, size, scale));
+  model::Statistics statistics;
+  for (int64_t g = 0; g < groups; ++g) {
+    level.push_back(gradient_of(bench, g * size, size, scale, statistics));
+  }
   while (level.size() > 1) {
     std::vector<std::vector<float>> next;
     for (size_t i = 0; i < level.size(); i += 2) next.push_back(added(level[i], level[i + 1]));
@@ -134,6 +77,11 @@ TEST(StepRunner, TheLossIsTheMeanOverTargetsWhateverTheGroups) {
   const StepResult b = four.step(0);
   EXPECT_NEAR(a.loss, b.loss, 1e-6);
   EXPECT_NEAR(a.loss, std::log(64.0), 0.2) << "an untrained model knows nothing";
+  Bench untrained(config_with(1));
+  untrained.fetch(RunPlan(untrained.config).at(0));
+  model::Statistics statistics;
+  gradient_of(untrained, 0, 8, 1.0, statistics);
+  EXPECT_NEAR(a.loss, statistics.loss_sum / static_cast<double>(a.targets), 1e-6);
   EXPECT_EQ(a.targets, b.targets);
   EXPECT_LT(a.targets, 8 * 32) << "the last token of a document is no target";
   EXPECT_EQ(one.runner->expert_counts(), four.runner->expert_counts());
@@ -163,6 +111,94 @@ TEST(StepRunner, ANonFiniteGradientChangesNothing) {
   const StepResult result = bench.step(1);
   EXPECT_FALSE(result.applied);
   EXPECT_EQ(bench.values(), before);
+}
+
+/// A world of one in which the sum over ranks of one of the step's figures comes back as `value`.
+class SpoiledSum final : public comm::Communicator {
+ public:
+  SpoiledSum(DType dtype, int64_t numel, double value)
+      : dtype_(dtype), numel_(numel), value_(value) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce_sum(const Tensor& t) override {
+    if (t.dtype() != dtype_ || t.numel() != numel_) return;
+    if (dtype_ == DType::kF64) {
+      t.as<double>()[0] = value_;
+    } else {
+      t.as<float>()[numel_ / 2] = static_cast<float>(value_);
+    }
+  }
+  void reduce_scatter_sum(const Tensor&) override {}
+  void all_gather(const Tensor&) override {}
+  void broadcast(const Tensor&, int) override {}
+  void barrier() override {}
+
+ private:
+  DType dtype_;
+  int64_t numel_;
+  double value_;
+};
+
+TEST(StepRunner, ABadLossAloneOrABadGradientAloneChangesNothing) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Bench bench(config_with(2));
+  const StepPlan plan = RunPlan(bench.config).at(0);
+  const std::vector<float> before = bench.values();
+  const auto run = [&](DType dtype, int64_t numel, double value) {
+    SpoiledSum sum(dtype, numel, value);
+    StepRunner runner(bench.config, *bench.workspace, sum);
+    bench.fetch(plan);
+    const StepResult result = runner.run(*bench.ctx, plan, 0);
+    EXPECT_EQ(bench.values() != before, result.applied);
+    return result;
+  };
+  const int64_t parameters = bench.workspace->parameters.numel();
+  for (const double bad : {kInfinity, -kInfinity, std::nan("")}) {
+    const StepResult loss = run(DType::kF64, 1, bad);
+    EXPECT_FALSE(loss.applied) << bad;
+    EXPECT_TRUE(std::isfinite(loss.gradient_norm));
+    const StepResult gradient = run(DType::kF32, parameters, bad);
+    EXPECT_FALSE(gradient.applied) << bad;
+    EXPECT_TRUE(std::isfinite(gradient.loss));
+  }
+  EXPECT_TRUE(run(DType::kF64, 1, 1.0).applied);
+}
+
+TEST(StepRunner, SkippedStepsAreNoneToTheBiasCorrections) {
+  // AdamW's first step has the size of its learning rate exactly when it is corrected as the first.
+  const std::vector<std::string> adamw = {"optimizer.kind=adamw", "optimizer.weight_decay=0",
+                                          "optimizer.adamw_epsilon=1e-30", "optimizer.clip=0"};
+  Bench bench(config_with(1, adamw));
+  const Tensor& biases = bench.workspace->parameters.balancing_biases();
+  std::vector<float> biases_before(biases.as<float>(), biases.as<float>() + biases.numel());
+  const std::vector<float> before = bench.values();
+  const StepPlan plan = RunPlan(bench.config).at(5);
+  bench.fetch(plan);
+  ASSERT_TRUE(bench.runner->run(*bench.ctx, plan, 0).applied) << "five steps were skipped";
+  const std::vector<float> after = bench.values();
+  size_t moved = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (after[i] == before[i]) continue;  // embeddings of tokens that the batch lacks
+    ++moved;
+    ASSERT_NEAR(std::abs(after[i] - before[i]), plan.adamw_learning_rate, 1e-6) << i;
+  }
+  EXPECT_GT(moved, after.size() / 2);
+  for (int64_t i = 0; i < biases.numel(); ++i) {
+    const bool skip_class = i % biases.cols() == biases.cols() - 1;
+    const double step = std::abs(biases.as<float>()[i] - biases_before[static_cast<size_t>(i)]);
+    if (!skip_class && step > 0) EXPECT_NEAR(step, 1e-3, 1e-6) << i;
+  }
+}
+
+TEST(StepRunner, TheRotaryBaseIsThePlans) {
+  Bench bench(config_with(1));
+  StepPlan plan = RunPlan(bench.config).at(0);
+  bench.fetch(plan);
+  const double near = bench.runner->run(*bench.ctx, plan, 0).loss;
+  Bench other(config_with(1));
+  plan.theta = 2.0;
+  other.fetch(plan);
+  EXPECT_NE(other.runner->run(*other.ctx, plan, 0).loss, near);
 }
 
 TEST(StepRunner, TheClippedUpdateIsTheSameForEveryLargeGradient) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "train/budget.h"
 #include "train/divergence.h"
@@ -39,6 +40,66 @@ TEST(StepMetrics, AnInfiniteLossIsNullInTheLine) {
   const auto line = nlohmann::json::parse(to_json_line(metrics));
   EXPECT_TRUE(line["loss"].is_null());
   EXPECT_FALSE(line.contains("validation"));
+}
+
+TEST(StepMetrics, ScalarsSayWhatTheLineSays) {
+  StepMetrics metrics;
+  metrics.plan.step = 6;
+  metrics.plan.sequences = 4;
+  metrics.plan.sequence = 8;
+  metrics.plan.tokens_before = 100;
+  metrics.plan.learning_rate = 0.25;
+  metrics.plan.adamw_learning_rate = 0.125;
+  metrics.result.loss = 3.5;
+  metrics.result.gradient_norm = 1.25;
+  metrics.skipped_steps = 2;
+  metrics.epochs = 1.75;
+  metrics.seconds = 0.5;
+  metrics.data_wait_seconds = 0.0625;
+  metrics.tokens_per_second = 64;
+  metrics.ceiling_share = 0.375;
+  metrics.memory_bytes = 4096;
+  metrics.experts = {{0.9, 1.5, 1, 0.2}, {0.8, 2.5, 3, 0.4}};
+  metrics.validation = ValidationResult{2.5, 1.125, 70, 90};
+  const auto line = nlohmann::json::parse(to_json_line(metrics));
+  EXPECT_EQ(line["step"], 7);
+  EXPECT_EQ(line["tokens"], 132);
+  std::map<std::string, double> scalars;
+  for (const Scalar& scalar : to_scalars(metrics)) {
+    EXPECT_TRUE(scalars.emplace(scalar.tag, scalar.value).second) << scalar.tag;
+  }
+  const std::map<std::string, nlohmann::json> expected = {
+      {"train/loss", line["loss"]},
+      {"train/grad_norm", line["grad_norm"]},
+      {"train/tokens", line["tokens"]},
+      {"train/skipped_steps", line["skipped_steps"]},
+      {"train/epochs", line["epochs"]},
+      {"learning_rate/muon", line["learning_rate"]},
+      {"learning_rate/adamw", line["adamw_learning_rate"]},
+      {"speed/tokens_per_second", line["tokens_per_second"]},
+      {"speed/ceiling_share", line["ceiling_share"]},
+      {"speed/data_wait_seconds", line["data_wait_seconds"]},
+      {"speed/memory_bytes", line["memory_bytes"]},
+      {"experts/layer_0_entropy", 0.9},
+      {"experts/layer_0_max_over_mean", 1.5},
+      {"experts/layer_0_dead", 1},
+      {"experts/layer_0_skip_share", 0.2},
+      {"experts/layer_1_entropy", line["experts"][1]["entropy"]},
+      {"experts/layer_1_max_over_mean", line["experts"][1]["max_over_mean"]},
+      {"experts/layer_1_dead", line["experts"][1]["dead"]},
+      {"experts/layer_1_skip_share", line["experts"][1]["skip_share"]},
+      {"validation/loss", line["validation"]["loss"]},
+      {"validation/bits_per_byte", line["validation"]["bits_per_byte"]}};
+  EXPECT_EQ(scalars.size(), expected.size());
+  for (const auto& [tag, value] : expected) {
+    ASSERT_TRUE(scalars.contains(tag)) << tag;
+    EXPECT_EQ(scalars[tag], value.get<double>()) << tag;
+  }
+  EXPECT_EQ(line["loss"], 3.5);
+  EXPECT_EQ(line["adamw_learning_rate"], 0.125);
+  EXPECT_EQ(line["skipped_steps"], 2);
+  EXPECT_EQ(line["validation"]["tokens"], 70);
+  EXPECT_EQ(line["validation"]["bytes"], 90);
 }
 
 class Guard : public ::testing::Test {
@@ -89,6 +150,35 @@ TEST_F(Guard, NoiseAndAFallingLossAreNone) {
 TEST_F(Guard, ANewPhaseMayBeHarder) {
   settle(2);
   for (int i = 0; i < 30; ++i) EXPECT_EQ(guard.observe(1, 4, true), "");
+}
+
+TEST_F(Guard, SkippedStepsCountAcrossPhases) {
+  settle(2);
+  guard.observe(0, NAN, false);
+  guard.observe(0, NAN, false);
+  EXPECT_NE(guard.observe(1, NAN, false), "") << "the third in a row, whatever the phase";
+  EXPECT_EQ(guard.state().skipped, 3);
+}
+
+TEST_F(Guard, TheFirstLossesOfAPhaseAreNoSpikes) {
+  settle(2, 20);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(guard.observe(0, 4, true), "") << i;
+}
+
+TEST_F(Guard, NoiseOfLongAgoHidesNoSpike) {
+  for (int i = 0; i < 60; ++i) guard.observe(0, i % 2 == 0 ? 1 : 3, true);
+  settle(2, 1000);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(guard.observe(0, 3, true), "");
+  EXPECT_NE(guard.observe(0, 3, true), "");
+}
+
+TEST(GuardOff, SigmaZeroWatchesForNoSpikes) {
+  FaultsSection faults;
+  faults.spike_sigma = 0;
+  faults.spike_steps = 2;
+  DivergenceGuard guard(faults);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(guard.observe(0, 2 + 0.01 * (i % 2), true), "");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(guard.observe(0, 9, true), "");
 }
 
 TEST_F(Guard, ARestoredGuardDecidesAlike) {
