@@ -78,6 +78,28 @@ TEST(ModelDirectory, ShardsAndOneFileHoldTheSame) {
             model::count_parameters(written->config()).tensors_stored);
   EXPECT_EQ(index.at("metadata").at("total_parameters").get<size_t>(), written.all().size());
   EXPECT_EQ(index.at("metadata").at("total_size").get<size_t>(), written.all().size() * 4);
+  for (const std::string& name : names_in(scratch / "many")) {
+    if (!name.ends_with(".safetensors")) continue;
+    const SafetensorsFile shard(scratch / "many" / name);
+    uint64_t bytes = 0;
+    for (const TensorEntry& entry : shard.entries()) bytes += entry.bytes;
+    EXPECT_TRUE(bytes <= 200 || shard.entries().size() == 1) << name << " holds " << bytes;
+  }
+}
+
+TEST(ModelDirectory, ATensorOfManyPiecesIsWrittenWhole) {
+  model::ModelConfig config = tiny_config();
+  config.vocab = 100'000;  // an embedding of 300,000 elements
+  const ScratchFolder folder;
+  OwnParameters parameters(config);
+  parameters.count_up();
+  export_model(folder / "model", config, weights_of(*parameters), {}, {.dtype = DType::kF32});
+  OwnParameters read(config);
+  const uint64_t before = read->version();
+  load_weights(folder / "model", *read);
+  EXPECT_EQ(read.all(), parameters.all());
+  EXPECT_GT(read->version(), before)
+      << "a model would go on with the packed copies of other weights";
 }
 
 TEST(ModelDirectory, Bf16RoundsWeightsAndKeepsBiases) {

@@ -47,6 +47,19 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(wide[1], -3.0);
 }
 
+TEST(Safetensors, ALargeTensorIsConvertedWhole) {
+  const ScratchFolder folder;
+  std::vector<float> values(40'001);  // converted in pieces
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  StagedSafetensors(folder / "a",
+                    std::vector<NamedTensor>{{"x", {40'001}, Tensor::of(values.data(), {40'001})}})
+      .commit();
+  const SafetensorsFile file(folder / "a");
+  std::vector<double> wide(40'000);
+  file.read(file.at("x"), 1, Tensor::of(wide.data(), {40'000}));
+  for (size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(wide[i], static_cast<double>(i + 1));
+}
+
 TEST(Safetensors, StagedFileLeavesNothingUnlessCommitted) {
   const ScratchFolder folder;
   std::vector<float> x{1};
