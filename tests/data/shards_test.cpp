@@ -249,65 +249,6 @@ TEST(Shards, SwappedShardsAreFound) {
                [&] { open_pack(folder.path()); });
 }
 
-/// A shard and its index with good checksums, made by a program that lies.
-void write_lying_pack(const TemporaryFolder& folder, ShardFrame frame, const std::string& tokens,
-                      const std::string& tables) {
-  frame.tokenizer = std::string(32, '0');
-  frame.tables = digest_of(tables);
-  const std::string trailer = encode_trailer(frame);
-  const std::string file = encode_header(frame) + tokens + tables + trailer;
-  folder.write("shard-00000.bin", file);
-  PackIndex index;
-  index.tokenizer = frame.tokenizer;
-  index.tokenizer_kind = "bytes";
-  index.vocab_size = frame.vocab_size;
-  index.train = {{"shard-00000.bin", frame.tokens, frame.documents, frame.text_bytes, file.size(),
-                  hex_of(frame.frame)}};
-  folder.write("index.json", write_pack_index(index));
-}
-
-TEST(Shards, LiesWithGoodChecksumsAreRefused) {
-  const TemporaryFolder folder;
-  const auto tables_of = [](const std::vector<uint64_t>& numbers, const std::string& tokens) {
-    std::string tables;
-    for (const uint64_t number : numbers) append_u64(tables, number);
-    const Digest digest = digest_of(tokens);
-    return tables + std::string(digest.begin(), digest.end());
-  };
-  std::string tokens;
-  append_tokens(tokens, std::vector<int32_t>{1, 2, 9, 3}, 2);
-  ShardFrame frame{
-      .token_bytes = 2, .vocab_size = 10, .tokens = 4, .documents = 2, .text_bytes = 7};
-  const auto open = [&] { all_tokens(*open_pack(folder.path())); };
-  write_lying_pack(folder, frame, tokens, tables_of({2, 3, 4, 4}, tokens));
-  open();  // the honest one is accepted
-  write_lying_pack(folder, frame, tokens, tables_of({4, 3, 4, 4}, tokens));
-  expect_error(ExitCode::kData, {"document table"}, open);  // not ascending
-  write_lying_pack(folder, frame, tokens, tables_of({2, 3, 5, 4}, tokens));
-  expect_error(ExitCode::kData, {"document table"}, open);  // past the end
-  frame.vocab_size = 9;
-  write_lying_pack(folder, frame, tokens, tables_of({2, 3, 4, 4}, tokens));
-  expect_error(ExitCode::kData, {"outside the vocabulary of 9"}, open);
-  frame.vocab_size = 10;
-  frame.documents = uint64_t{1} << 60;
-  write_lying_pack(folder, frame, tokens, tables_of({2, 3, 4, 4}, tokens));
-  expect_error(ExitCode::kData, {"no shard of this version"}, open);
-  frame.documents = uint64_t{1} << 39;  // tables larger than any memory
-  write_lying_pack(folder, frame, tokens, tables_of({2, 3, 4, 4}, tokens));
-  expect_error(ExitCode::kData, {"cut short"}, open);
-}
-
-TEST(Shards, NamesThatLeaveTheFolderAreRefused) {
-  const TemporaryFolder folder;
-  PackIndex index;
-  index.tokenizer = std::string(32, '0');
-  for (const std::string name : {"../x.bin", "/etc/passwd", "..", ""}) {
-    index.train = {{name, 1, 1, 1, 1, std::string(32, '0')}};
-    folder.write("index.json", write_pack_index(index));
-    expect_error(ExitCode::kData, {"no plain name"}, [&] { read_pack_index(folder.path()); });
-  }
-}
-
 TEST(Shards, AnotherTokenizerIsRefusedByName) {
   const TemporaryFolder folder;
   PackIndex index = pack_texts({"x"}, folder.path());
@@ -317,6 +258,37 @@ TEST(Shards, AnotherTokenizerIsRefusedByName) {
   expect_error(ExitCode::kData,
                {folder.path().string(), "another tokenizer", bytes->identity(), index.tokenizer},
                [&] { require_tokenizer(index, *bytes, folder.path()); });
+}
+
+/// A tokenizer of any size: every text is its first and its last id.
+class WideTokenizer final : public Tokenizer {
+ public:
+  explicit WideTokenizer(int32_t size) : size_(size) {}
+  TokenizerKind kind() const override { return TokenizerKind::kBpe; }
+  int32_t vocab_size() const override { return size_; }
+  SpecialIds special() const override { return {.eos = 1}; }
+  const std::string& identity() const override { return identity_; }
+  std::string piece(int32_t) const override { return {}; }
+  std::vector<int32_t> encode(std::string_view) const override { return {0, size_ - 1}; }
+  std::unique_ptr<StreamDecoder> stream_decoder(bool) const override { return nullptr; }
+  std::vector<std::pair<std::string, std::string>> files() const override { return {}; }
+
+ private:
+  int32_t size_;
+  std::string identity_ = std::string(32, '7');
+};
+
+TEST(Pack, TokensTakeTwoBytesAsLongAsEveryIdFits) {
+  for (const int32_t size : {65535, 65536, 65537, 262272}) {
+    const TemporaryFolder folder;
+    const std::vector<std::string> texts = {"x", "y"};
+    const auto documents = read_texts(texts);
+    const PackIndex index = pack(*documents, WideTokenizer(size), {}, folder.path(), Threads(1));
+    EXPECT_EQ(all_tokens(*open_pack(folder.path())),
+              (std::vector<int32_t>{0, size - 1, 1, 0, size - 1, 1}));
+    const uint64_t around = kHeaderBytes + 2 * 16 + kDigestBytes + kTrailerBytes;
+    EXPECT_EQ(index.train[0].file_bytes, around + 6 * (size <= 65536 ? 2u : 4u)) << size;
+  }
 }
 
 TEST(Shards, FourByteTokensForLargeVocabularies) {
