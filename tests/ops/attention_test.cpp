@@ -54,12 +54,20 @@ struct SelfAttention {
     dout = t.input(dout_kind, tokens, width, 1.0, s.margin);
     // A logit is a sum of d products; its absolute error is the relative one of a probability.
     const double terms = 16 + d + length / 8;
-    out = t.written(Kind::kAct, tokens, width, {.terms = terms, .scale = 4}, s.margin);
+    // In bf16 p, ds and dout are rounded as factors of products, the twin's are not: 2⁻⁹ of each term for one factor
+    // (out), 2⁻⁸ for two, and the terms of a sum come to about twice the largest sum. The same code in fp32 is held to
+    // the tight bounds.
+    const bool bf16 = precision == Precision::kBf16;
+    const auto bound = [&](double roundings, double scale) {
+      return bf16 ? Bound{.terms = roundings == 1 ? 0x1p16 : 0x1p17}
+                  : Bound{.terms = roundings * terms, .scale = scale};
+    };
+    out = t.written(Kind::kAct, tokens, width, bound(1, 4), s.margin);
     lse = t.written(Kind::kReal, tokens, s.heads.query, {.terms = terms, .scale = 4}, s.margin);
     // In bf16 the rounding of `out` enters the gradient through Σ dout ⊙ out, but equally in the twin below.
-    dq = t.written(Kind::kReal, tokens, width, {.terms = 4 * terms, .scale = 4}, s.margin);
-    dk = t.written(Kind::kReal, tokens, key_width, {.terms = 8 * terms, .scale = 8}, s.margin);
-    dv = t.written(Kind::kReal, tokens, key_width, {.terms = 8 * terms, .scale = 8}, s.margin);
+    dq = t.written(Kind::kReal, tokens, width, bound(4, 4), s.margin);
+    dk = t.written(Kind::kReal, tokens, key_width, bound(8, 8), s.margin);
+    dv = t.written(Kind::kReal, tokens, key_width, bound(8, 8), s.margin);
   }
   AttentionShape attention_shape() const {
     return {shape.heads, shape.window, 1.0 / std::sqrt(static_cast<double>(shape.heads.size))};

@@ -1,22 +1,13 @@
-// The gradient of blocked attention (ops/cpu/attention.h). With pᵀ = exp(sᵀ − lse) per lane and
-// dsᵀ = pᵀ ⊙ (V · doutᵀ − Σ dout ⊙ out): dqᵀ += Kᵀ · dsᵀ, dk += dsᵀ · q, dv += pᵀ · dout, block by block.
 #include <algorithm>
 
 #include "ops/cpu/attention.h"
-#include "ops/cpu/attention_tasks.h"
+#include "ops/cpu/attention_blocks.h"
+#include "ops/cpu/attention_softmax.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/attention_backward.cpp"
-#include "ops/cpu/simd.h"
-// After simd.h, which says which targets are left out.
-#include "hwy/foreach_target.h"
-#include "ops/cpu/attention_inl.h"
-
-#ifndef ATHANOR_OPS_CPU_ATTENTION_BACKWARD_TYPES
-#define ATHANOR_OPS_CPU_ATTENTION_BACKWARD_TYPES
 namespace athanor::ops::cpu {
+namespace {
 
-/// One segment and key head, and a thread's memory for it.
+/// One segment and key head.
 struct BackwardTask {
   // Query 0 of the segment, first query head of the key head.
   FloatRow queries, out, dout;
@@ -24,179 +15,166 @@ struct BackwardTask {
   float* dq;
   // Key 0 of the segment, this key head.
   FloatRow keys, values;
+  PackedKeys packed_keys;
   float *dk, *dv;
   int64_t query_stride, out_stride, dout_stride, lse_stride, dq_stride;
   int64_t key_stride, value_stride, dk_stride, dv_stride;
   int64_t tokens, group, window;
-  int64_t size;  ///< d
   float scale;
 
-  // Transposed copies [d][kBlock] and rows [kBlock][padded(d)].
-  float *q_columns, *dout_columns, *dq_columns;
-  float *q_rows, *dout_rows, *key_rows, *value_rows;
-  float *s, *ds;  ///< [kBlock][kBlock]
-
-  static int64_t floats(int64_t size) {
-    return 3 * size * kBlock + 4 * kBlock * padded(size) + 2 * kBlock * kBlock;
-  }
-  void place(float* p) {
-    for (float** part : {&q_columns, &dout_columns, &dq_columns}) {
-      *part = p;
-      p += size * kBlock;
-    }
-    for (float** part : {&q_rows, &dout_rows, &key_rows, &value_rows}) {
-      *part = p;
-      p += kBlock * padded(size);
-    }
-    s = p;
-    ds = p + kBlock * kBlock;
-  }
-
-  int64_t row_blocks() const { return (tokens * group + kBlock - 1) / kBlock; }
-  int64_t key_blocks() const { return (tokens + kBlock - 1) / kBlock; }
+  int64_t row_blocks() const { return (tokens * group + kBlockRows - 1) / kBlockRows; }
+  int64_t key_blocks() const { return (tokens + kBlockKeys - 1) / kBlockKeys; }
   AttentionRows rows(int64_t block) const {
-    return {.first_row = block * kBlock,
-            .count = std::min(kBlock, tokens * group - block * kBlock),
+    return {.first_row = block * kBlockRows,
+            .count = std::min(kBlockRows, tokens * group - block * kBlockRows),
             .group = group,
             .position = 0,
             .window = window};
   }
 };
 
-}  // namespace athanor::ops::cpu
-#endif
+/// A thread's memory.
+struct BackwardMemory {
+  std::byte *q, *q_panels, *q_columns, *dout, *dout_panels, *dout_columns;
+  std::byte *keys, *values;
+  std::byte *p, *ds;  ///< transposed
+  std::byte* ds_panels;
+  std::byte* scratch;
+  float *s, *dp;  ///< [kBlockKeys][kBlockRows]
+  float* dq;      ///< [kBlockRows][d]
+  float *lse, *mean;
 
-HWY_BEFORE_NAMESPACE();
-namespace athanor::ops::cpu::HWY_NAMESPACE {
+  BackwardMemory(Pieces& pieces, const BlockLayout& layout)
+      : q(pieces.take(layout.rows_bytes())),
+        q_panels(pieces.take(layout.row_panels_bytes())),
+        q_columns(pieces.take(layout.column_panels_bytes())),
+        dout(pieces.take(layout.rows_bytes())),
+        dout_panels(pieces.take(layout.row_panels_bytes())),
+        dout_columns(pieces.take(layout.column_panels_bytes())),
+        keys(layout.key_copy_bytes() == 0 ? nullptr : pieces.take(layout.key_copy_bytes())),
+        values(layout.key_copy_bytes() == 0 ? nullptr : pieces.take(layout.key_copy_bytes())),
+        p(pieces.take(layout.transposed_bytes())),
+        ds(pieces.take(layout.transposed_bytes())),
+        ds_panels(pieces.take(layout.key_panels_bytes())),
+        scratch(pieces.take(layout.scratch_bytes())),
+        s(pieces.floats(kBlockKeys * kBlockRows)),
+        dp(pieces.floats(kBlockKeys * kBlockRows)),
+        dq(pieces.floats(kBlockRows * layout.size())),
+        lse(pieces.floats(kBlockRows)),
+        mean(pieces.floats(kBlockRows)) {}
+};
 
-/// pᵀ and dsᵀ of one vector of rows, in place of sᵀ and dpᵀ.
-HWY_INLINE void softmax_backward(int64_t count, const float* lse, const float* mean, float* s,
-                                 float* ds) {
-  const auto log_sum = hn::LoadU(kFloat, lse), subtract = hn::LoadU(kFloat, mean);
-  for (int64_t j = 0; j < count; ++j) {
-    const auto p = exp(hn::Sub(hn::LoadU(kFloat, s + j * kBlock), log_sum));
-    const auto d = hn::Sub(hn::LoadU(kFloat, ds + j * kBlock), subtract);
-    hn::StoreU(p, kFloat, s + j * kBlock);
-    hn::StoreU(hn::Mul(p, d), kFloat, ds + j * kBlock);
-  }
-}
-
-/// A row that sees one key alone gives it the weight 1 whatever the logit: its dsᵀ is 0 exactly, where the difference of
-/// two roundings would be left.
-HWY_INLINE void clear_lone_keys(const AttentionRows& rows, int64_t count, float* ds) {
-  for (int64_t i = 0; i < rows.count; ++i) {
-    if (rows.first_key(i) != rows.last_key(i)) continue;
-    for (int64_t j = 0; j < count; ++j) ds[j * kBlock + i] = 0.0f;
-  }
+/// A gradient of `count` keys: to [key][d] += alpha · left · columns, left act [key][kBlockRows].
+void add_key_gradient(const BlockLayout& layout, const std::byte* left, const std::byte* columns,
+                      int64_t count, int64_t rows, float alpha, float* to, int64_t stride,
+                      std::byte* scratch) {
+  layout.kernel().multiply({.a = left,
+                            .a_stride = layout.transposed_row_bytes(),
+                            .b = columns,
+                            .b_stride = panel_bytes(layout.act(), kBlockRows),
+                            .rows = count,
+                            .columns = layout.size(),
+                            .lines = lines_of(layout.act(), rows),
+                            .y = reinterpret_cast<std::byte*>(to),
+                            .y_stride = stride,
+                            .alpha = alpha,
+                            .beta = 1.0f,
+                            .z = to,
+                            .z_stride = stride,
+                            .scratch = scratch});
 }
 
 /// One block of rows against the keys [begin, end) that it sees; dq is written where `with_dq`, dk and dv accumulate
 /// where `with_keys`.
-void attend_backward(const BackwardTask& task, const AttentionRows& rows, int64_t begin,
-                     int64_t end, bool with_dq, bool with_keys) {
-  const int64_t d = task.size, wide = padded(d), lanes = static_cast<int64_t>(float_lanes());
-  const int64_t width = (rows.count + lanes - 1) / lanes * lanes;
-  alignas(64) float lse[kBlock] = {}, mean[kBlock] = {};
+void attend_backward(const BlockLayout& layout, const AttentionVectorKernels& vectors,
+                     const BackwardTask& task, const BackwardMemory& memory,
+                     const AttentionRows& rows, int64_t begin, int64_t end, bool with_dq,
+                     bool with_keys) {
+  const int64_t d = layout.size();
+  layout.copy_rows(rows, task.queries, task.query_stride, memory.q);
+  layout.copy_rows(rows, task.dout, task.dout_stride, memory.dout);
+  layout.pack_rows(memory.q, rows.count, memory.q_panels);
+  layout.pack_rows(memory.dout, rows.count, memory.dout_panels);
+  if (with_keys) {
+    layout.pack_columns(memory.q, rows.count, memory.q_columns);
+    layout.pack_columns(memory.dout, rows.count, memory.dout_columns);
+  }
+  std::fill_n(memory.lse, kBlockRows, 0.0f);
+  std::fill_n(memory.mean, kBlockRows, 0.0f);
   for (int64_t i = 0; i < rows.count; ++i) {
     const int64_t t = rows.query(i), column = rows.head(i) * d;
-    float *q = task.q_rows + i * wide, *dout = task.dout_rows + i * wide;
-    copy_row(task.queries.from(t * task.query_stride + column), d, task.scale, q);
-    copy_row(task.dout.from(t * task.dout_stride + column), d, 1.0f, dout);
-    const FloatRow out = task.out.from(t * task.out_stride + column);
-    auto sum = hn::Zero(kFloat);
-    for_vectors(d, [&](int64_t c, size_t n) ATHANOR_INLINE_BODY {
-      sum = hn::MulAdd(load(dout, c, n), load(out, c, n), sum);
-    });
-    mean[i] = sum_of(sum);
-    lse[i] = task.lse[t * task.lse_stride + rows.head(i)];
+    memory.mean[i] = vectors.row_dot(task.dout.from(t * task.dout_stride + column),
+                                 task.out.from(t * task.out_stride + column), d);
+    memory.lse[i] = task.lse[t * task.lse_stride + rows.head(i)];
   }
-  transpose_block(task.q_rows, wide, rows.count, d, task.q_columns);
-  transpose_block(task.dout_rows, wide, rows.count, d, task.dout_columns);
-  if (with_dq) std::fill(task.dq_columns, task.dq_columns + d * kBlock, 0.0f);
 
   end = std::min(end, rows.last_key(rows.count - 1) + 1);
-  begin = std::max(begin, rows.first_key(0) / kBlock * kBlock);
-  for (int64_t first = begin; first < end; first += kBlock) {
-    const int64_t count = end - first < kBlock ? end - first : kBlock;
-    const FloatBlock k = float_block(task.keys.from(first * task.key_stride), task.key_stride,
-                                     count, d, task.key_rows);
-    const FloatBlock v = float_block(task.values.from(first * task.value_stride), task.value_stride,
-                                     count, d, task.value_rows);
-    Product logits{.a = k.data,
-                   .a_row = k.row,
-                   .a_step = 1,
-                   .b = task.q_columns,
-                   .b_row = kBlock,
-                   .c = task.s,
-                   .c_row = kBlock,
-                   .m = count,
-                   .n = width,
-                   .k = d,
-                   .accumulate = false};
-    product(logits);
-    if (needs_mask(rows, first, count)) mask(rows, first, count, task.s);
-    logits.a = v.data, logits.a_row = v.row, logits.b = task.dout_columns, logits.c = task.ds;
-    product(logits);
-    for (int64_t i = 0; i < width; i += lanes) {
-      softmax_backward(count, lse + i, mean + i, task.s + i, task.ds + i);
-    }
-    if (rows.first_key(0) == rows.last_key(0)) clear_lone_keys(rows, count, task.ds);
+  begin = std::max(begin, rows.first_key(0) / kBlockKeys * kBlockKeys);
+  for (int64_t first = begin; first < end; first += kBlockKeys) {
+    const int64_t count = std::min(kBlockKeys, end - first);
+    const auto product = [&](FloatRow keys, int64_t stride, std::byte* copy,
+                             const std::byte* panels, float alpha, float* y) {
+      layout.multiply_keys(layout.keys(keys.from(first * stride), count, stride, copy), count,
+                           panels, rows.width(), alpha, y, memory.scratch);
+    };
+    product(task.keys, task.key_stride, memory.keys, memory.q_panels, task.scale, memory.s);
+    product(task.values, task.value_stride, memory.values, memory.dout_panels, 1.0f, memory.dp);
+    vectors.softmax_backward(
+        {.rows = rows,
+         .first = first,
+         .count = count,
+         .s = memory.s,
+         .dp = memory.dp,
+         .lse = memory.lse,
+         .mean = memory.mean,
+         .p_keys = with_keys ? memory.p : nullptr,
+         .ds_keys = with_keys ? memory.ds : nullptr,
+         .ds = {with_dq ? memory.ds_panels : nullptr, layout.key_panel_stride(), layout.bf16()},
+         .bf16 = layout.bf16()});
     if (with_dq) {
-      product({.a = k.data,
-               .a_row = 1,
-               .a_step = k.row,
-               .b = task.ds,
-               .b_row = kBlock,
-               .c = task.dq_columns,
-               .c_row = kBlock,
-               .m = d,
-               .n = width,
-               .k = count,
-               .accumulate = true});
+      layout.kernel().multiply(
+          {.a = memory.ds_panels,
+           .a_stride = layout.key_panel_stride(),
+           .a_panels = true,
+           .b = task.packed_keys.data + lines_of(layout.act(), first) * kLineBytes,
+           .b_stride = task.packed_keys.stride,
+           .rows = rows.count,
+           .columns = d,
+           .lines = lines_of(layout.act(), count),
+           .y = reinterpret_cast<std::byte*>(memory.dq),
+           .y_stride = d,
+           .beta = first > begin ? 1.0f : 0.0f,
+           .z = memory.dq,
+           .z_stride = d,
+           .scratch = memory.scratch});
     }
     if (!with_keys) continue;
-    product({.a = task.s,
-             .a_row = kBlock,
-             .a_step = 1,
-             .b = task.dout_rows,
-             .b_row = wide,
-             .c = task.dv + first * task.dv_stride,
-             .c_row = task.dv_stride,
-             .m = count,
-             .n = d,
-             .k = rows.count,
-             .accumulate = true});
-    product({.a = task.ds,
-             .a_row = kBlock,
-             .a_step = 1,
-             .b = task.q_rows,
-             .b_row = wide,
-             .c = task.dk + first * task.dk_stride,
-             .c_row = task.dk_stride,
-             .m = count,
-             .n = d,
-             .k = rows.count,
-             .accumulate = true});
+    add_key_gradient(layout, memory.p, memory.dout_columns, count, rows.count, 1.0f,
+                     task.dv + first * task.dv_stride, task.dv_stride, memory.scratch);
+    add_key_gradient(layout, memory.ds, memory.q_columns, count, rows.count, task.scale,
+                     task.dk + first * task.dk_stride, task.dk_stride, memory.scratch);
   }
   if (!with_dq) return;
   for (int64_t i = 0; i < rows.count; ++i) {
     float* dq = task.dq + rows.query(i) * task.dq_stride + rows.head(i) * d;
-    for (int64_t c = 0; c < d; ++c) dq[c] = task.dq_columns[c * kBlock + i] * task.scale;
+    vectors.scaled_row(memory.dq + i * d, d, task.scale, {reinterpret_cast<std::byte*>(dq), false});
   }
 }
 
-}  // namespace athanor::ops::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace athanor::ops::cpu {
-namespace {
-
-HWY_EXPORT(attend_backward);
-
-/// Segments longer than this are cut into blocks of rows (for dq) and of keys (for dk and dv) that run side by side, at
-/// the price of computing the probabilities twice; shorter ones are one task a key head.
-constexpr int64_t kLongSegment = 2048;
+/// Whether each key head of each segment is one task, or is cut into blocks of rows (for dq) and of keys (for dk and
+/// dv) that run side by side, at the price of computing the probabilities twice. Both give the same bits: the same
+/// blocks are added in the same order.
+bool whole_heads(Segments segments, int64_t key_heads, int threads) {
+  double total = 0, longest = 0;
+  for (size_t s = 0; s + 1 < segments.size(); ++s) {
+    const auto tokens = static_cast<double>(segments[s + 1] - segments[s]);
+    total += tokens * tokens;
+    longest = std::max(longest, tokens * tokens);
+  }
+  // Cut, all threads work 7/5 as long as they would on whole heads that came out even.
+  const double heads = static_cast<double>(key_heads);
+  return std::max(longest, total * heads / threads) <= 1.4 * total * heads / threads;
+}
 
 void clear_rows(float* rows, int64_t stride, int64_t count, int64_t size) {
   for (int64_t j = 0; j < count; ++j) std::fill_n(rows + j * stride, size, 0.0f);
@@ -211,11 +189,15 @@ void attention_backward(const Context& ctx, const Tensor& dout, const Tensor& q,
   const ArenaScope scope(ctx.scratch());
   const int64_t d = shape.heads.size, key_heads = shape.heads.key;
   const int64_t group = shape.heads.query / key_heads;
-  const Tensor memory =
-      ctx.scratch().tensor(DType::kF32, {ctx.threads().count(), BackwardTask::floats(d)});
+  const auto count = static_cast<int64_t>(segments.size()) - 1;
+  const BlockLayout layout(matrix_kernel(ctx.isa(), q.dtype()), d);
+  const ThreadMemory<BackwardMemory> memory(ctx, layout);
+  const PackedHeads packed_keys(ctx, layout, key_heads, count,
+                                [&](int64_t s) { return segments[s + 1] - segments[s]; });
   BlockList list(ctx.scratch(), q.rows());
   if (ctx.planning()) return;
   const FloatRows queries(q), keys(k), values(v), result(out), d_result(dout);
+  packed_keys.pack(ctx, k.row_stride(), [&](int64_t s) { return keys[segments[s]]; });
   const auto task_of = [&](int64_t segment, int64_t key_head) {
     const int64_t begin = segments[segment], head = key_head * group;
     const int64_t column = head * d, key_column = key_head * d;
@@ -226,6 +208,7 @@ void attention_backward(const Context& ctx, const Tensor& dout, const Tensor& q,
                         .dq = dq.row<float>(begin) + column,
                         .keys = keys.at(begin, key_column),
                         .values = values.at(begin, key_column),
+                        .packed_keys = packed_keys.at(segment, key_head),
                         .dk = dk.row<float>(begin) + key_column,
                         .dv = dv.row<float>(begin) + key_column,
                         .query_stride = q.row_stride(),
@@ -240,44 +223,40 @@ void attention_backward(const Context& ctx, const Tensor& dout, const Tensor& q,
                         .tokens = segments[segment + 1] - begin,
                         .group = group,
                         .window = shape.window,
-                        .size = d,
                         .scale = static_cast<float>(shape.scale)};
   };
-  for (size_t s = 0; s + 1 < segments.size(); ++s) {
-    const BackwardTask task = task_of(static_cast<int64_t>(s), 0);
-    const bool is_long = task.tokens > kLongSegment;
-    list.add(static_cast<int64_t>(s),
-             key_heads * (is_long ? task.row_blocks() + task.key_blocks() : 1));
+  const bool whole = whole_heads(segments, key_heads, ctx.threads().count());
+  for (int64_t s = 0; s < count; ++s) {
+    const BackwardTask task = task_of(s, 0);
+    list.add(s, key_heads * (whole ? 1 : task.row_blocks() + task.key_blocks()));
   }
-  const auto kernel = &ATHANOR_KERNEL(attend_backward, ctx.isa());
+  const AttentionVectorKernels vectors = attention_vector_kernels(ctx.isa());
   ctx.threads().run(list.size(), [&](int64_t number, int thread) {
     const BlockList::Place place = list[number];
-    BackwardTask task = task_of(place.segment, place.block % key_heads);
-    task.place(memory.row<float>(thread));
+    const BackwardTask task = task_of(place.segment, place.block % key_heads);
+    const BackwardMemory own = memory[thread];
     const int64_t block = place.block / key_heads, tokens = task.tokens;
-    if (tokens <= kLongSegment) {
+    const auto attend = [&](const AttentionRows& rows, int64_t begin, int64_t end, bool with_dq,
+                            bool with_keys) {
+      attend_backward(layout, vectors, task, own, rows, begin, end, with_dq, with_keys);
+    };
+    if (whole) {
       clear_rows(task.dk, task.dk_stride, tokens, d);
       clear_rows(task.dv, task.dv_stride, tokens, d);
-      for (int64_t b = 0; b < task.row_blocks(); ++b) {
-        kernel(task, task.rows(b), 0, tokens, true, true);
-      }
+      for (int64_t b = 0; b < task.row_blocks(); ++b) attend(task.rows(b), 0, tokens, true, true);
       return;
     }
-    if (block < task.row_blocks()) {
-      kernel(task, task.rows(block), 0, tokens, true, false);
-      return;
-    }
-    const int64_t first = (block - task.row_blocks()) * kBlock;
-    const int64_t end = std::min(tokens, first + kBlock);
+    if (block < task.row_blocks()) return attend(task.rows(block), 0, tokens, true, false);
+    const int64_t first = (block - task.row_blocks()) * kBlockKeys;
+    const int64_t end = std::min(tokens, first + kBlockKeys);
     clear_rows(task.dk + first * task.dk_stride, task.dk_stride, end - first, d);
     clear_rows(task.dv + first * task.dv_stride, task.dv_stride, end - first, d);
-    for (int64_t b = first * group / kBlock; b < task.row_blocks(); ++b) {
+    for (int64_t b = first * group / kBlockRows; b < task.row_blocks(); ++b) {
       const AttentionRows rows = task.rows(b);
       if (rows.first_key(0) >= end) break;
-      kernel(task, rows, first, end, false, true);
+      attend(rows, first, end, false, true);
     }
   });
 }
 
 }  // namespace athanor::ops::cpu
-#endif  // HWY_ONCE

@@ -26,9 +26,50 @@ constexpr int64_t kLinesAtOnce = 128;
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/// Bit pattern of a float rounded to bf16, as bfloat16's constructor does.
+inline uint16_t bf16_bits(float value) {
+  uint32_t u;
+  std::memcpy(&u, &value, sizeof u);
+  const uint32_t rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
+  const uint32_t quiet = (u >> 16) | 0x40U;
+  return static_cast<uint16_t>((u & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+inline float float_of_bf16(uint16_t bits) {
+  const uint32_t u = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &u, sizeof value);
+  return value;
+}
+
+/// Carries sixteen finished sums at (row, column) of the block to y.
+template <class Ops>
+inline void finish_sixteen(const MatrixBlock& block, typename Ops::Sum value, int64_t row,
+                           int64_t column) {
+  if (block.alpha != 1.0F) value = Ops::scale(value, block.alpha);
+  if (block.bias != nullptr) value = Ops::add(value, Ops::load(block.bias + column));
+  if (block.beta != 0.0F) {
+    value =
+        Ops::add(value, Ops::scale(Ops::load(block.z + row * block.z_stride + column), block.beta));
+  }
+  const int64_t start = row * block.y_stride + column;
+  if (block.y_dtype == DType::kF32) {
+    Ops::store(reinterpret_cast<float*>(block.y) + start, value);
+  } else {
+    Ops::store_bf16(reinterpret_cast<uint16_t*>(block.y) + start, value);
+  }
+}
+
+/// The tile's place in its block, where its sums are finished and no panel is cut off: they go to y from the registers.
+struct TileEnd {
+  const MatrixBlock* block = nullptr;  ///< null: the sums go to scratch
+  int64_t row = 0;
+  int64_t column = 0;
+};
+
 template <class Ops, bool kLeftPanels, int kRows, int kPanels>
 void register_tile(const std::byte* a, int64_t a_stride, const std::byte* b, int64_t b_stride,
-                   int64_t lines, float* sums, bool first) {
+                   int64_t lines, float* sums, bool first, const TileEnd& end) {
   typename Ops::Sum sum[kRows][kPanels];
   const std::byte* row[kRows];
 #pragma GCC unroll 16
@@ -50,6 +91,16 @@ void register_tile(const std::byte* a, int64_t a_stride, const std::byte* b, int
       for (int p = 0; p < kPanels; ++p) Ops::multiply_add(sum[r][p], left, right[p]);
     }
   }
+  if (end.block != nullptr) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        finish_sixteen<Ops>(*end.block, sum[r][p], end.row + r, end.column + p * kPanelColumns);
+      }
+    }
+    return;
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -60,7 +111,7 @@ void register_tile(const std::byte* a, int64_t a_stride, const std::byte* b, int
 }
 
 using RegisterTile = void (*)(const std::byte*, int64_t, const std::byte*, int64_t, int64_t, float*,
-                              bool);
+                              bool, const TileEnd&);
 
 /// The tile of `rows` (1…kMaxRows) by `panels` (1…kMaxPanels).
 template <class Ops, bool kLeftPanels, int kRows, int kPanels>
@@ -74,56 +125,28 @@ RegisterTile tile_for(int64_t rows, int64_t panels) {
   return register_tile<Ops, kLeftPanels, kRows, kPanels>;
 }
 
-/// Bit pattern of a float rounded to bf16, as bfloat16's constructor does.
-inline uint16_t bf16_bits(float value) {
-  uint32_t u;
-  std::memcpy(&u, &value, sizeof u);
-  const uint32_t rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
-  const uint32_t quiet = (u >> 16) | 0x40U;
-  return static_cast<uint16_t>((u & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
-}
-
-inline float float_of_bf16(uint16_t bits) {
-  const uint32_t u = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &u, sizeof value);
-  return value;
-}
-
 /// Carries finished sums of `rows` rows and `panels` panels, at (row, column) of the block, to y.
 template <class Ops>
 void finish(const MatrixBlock& block, int64_t row, int64_t rows, int64_t column, int64_t panels,
             const float* sums) {
   const bool wide = block.y_dtype == DType::kF32;
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t start = (row + r) * block.y_stride + column;
-    auto* y_f32 = reinterpret_cast<float*>(block.y) + (wide ? start : 0);
-    auto* y_bf16 = reinterpret_cast<uint16_t*>(block.y) + (wide ? 0 : start);
-    const float* z = block.beta == 0.0F ? nullptr : block.z + (row + r) * block.z_stride + column;
+  for (int64_t r = row; r < row + rows; ++r) {
     for (int64_t p = 0; p < panels; ++p, sums += kPanelColumns) {
-      const int64_t at = p * kPanelColumns;
-      const int64_t valid = smaller(kPanelColumns, block.columns - column - at);
-      const float* bias = block.bias == nullptr ? nullptr : block.bias + column + at;
+      const int64_t at = column + p * kPanelColumns;
+      const int64_t valid = smaller(kPanelColumns, block.columns - at);
       if (valid == kPanelColumns) {
-        auto value = Ops::load(sums);
-        if (block.alpha != 1.0F) value = Ops::scale(value, block.alpha);
-        if (bias != nullptr) value = Ops::add(value, Ops::load(bias));
-        if (z != nullptr) value = Ops::add(value, Ops::scale(Ops::load(z + at), block.beta));
-        if (wide) {
-          Ops::store(y_f32 + at, value);
-        } else {
-          Ops::store_bf16(y_bf16 + at, value);
-        }
+        finish_sixteen<Ops>(block, Ops::load(sums), r, at);
         continue;
       }
       for (int64_t i = 0; i < valid; ++i) {
         float value = block.alpha * sums[i];
-        if (bias != nullptr) value += bias[i];
-        if (z != nullptr) value += block.beta * z[at + i];
+        if (block.bias != nullptr) value += block.bias[at + i];
+        if (block.beta != 0.0F) value += block.beta * block.z[r * block.z_stride + at + i];
+        const int64_t place = r * block.y_stride + at + i;
         if (wide) {
-          y_f32[at + i] = value;
+          reinterpret_cast<float*>(block.y)[place] = value;
         } else {
-          y_bf16[at + i] = bf16_bits(value);
+          reinterpret_cast<uint16_t*>(block.y)[place] = bf16_bits(value);
         }
       }
     }
@@ -145,21 +168,22 @@ void multiply(const MatrixBlock& block) {
       // loads.
       const int64_t count = (panels - panel + groups - group - 1) / (groups - group);
       const std::byte* b = block.b + panel * block.b_stride + line * kLineBytes;
+      const bool last = line + lines == block.lines;
+      const bool whole = (panel + count) * kPanelColumns <= block.columns;
       for (int64_t row = 0; row < block.rows; row += kRows) {
         const int64_t rows = smaller(kRows, block.rows - row);
+        const TileEnd end{last && whole ? &block : nullptr, row, panel * kPanelColumns};
         if (block.a_panels) {
           const std::byte* a = block.a + row / kPanelColumns * block.a_stride + line * kLineBytes +
                                row % kPanelColumns * 4;
           tile_for<Ops, true, kRows, kPanels>(rows, count)(a, 0, b, block.b_stride, lines, sums,
-                                                           line == 0);
+                                                           line == 0, end);
         } else {
           const std::byte* a = block.a + row * block.a_stride + line * 4;
           tile_for<Ops, false, kRows, kPanels>(rows, count)(a, block.a_stride, b, block.b_stride,
-                                                            lines, sums, line == 0);
+                                                            lines, sums, line == 0, end);
         }
-        if (line + lines == block.lines) {
-          finish<Ops>(block, row, rows, panel * kPanelColumns, count, sums);
-        }
+        if (last && !whole) finish<Ops>(block, row, rows, panel * kPanelColumns, count, sums);
         if (parked) sums += rows * count * kPanelColumns;
       }
       panel += count;
