@@ -138,6 +138,36 @@ TEST(Optimizer, AdamWAloneMovesEveryTensorByItsLearningRate) {
   }
 }
 
+TEST(Optimizer, AdamWGoesByItsSettings) {
+  OptimizerConfig options;
+  options.kind = OptimizerKind::kAdamW;
+  options.weight_decay = 0;
+  options.beta1 = 0.75;
+  options.beta2 = 0.5;
+  options.epsilon = 0.125;
+  Lab lab(options);
+  const std::vector<float> before = lab.flat();
+  StepOptions step;
+  step.adamw_learning_rate = 0.01;
+  step.gradient_scale = 0.5;
+  lab.optimizer->step(*lab.ctx, *lab.parameters, lab.flat_gradient(), step);
+  const std::vector<float> after = lab.flat();
+  for (size_t i = 0; i < after.size(); ++i) {
+    const double g = 0.5 * lab.gradient[i];  // the first step's corrected moments are g and g²
+    ASSERT_NEAR(after[i], before[i] - 0.01 * g / (std::abs(g) + 0.125), 1e-7) << i;
+  }
+  const model::Parameter& parameter = lab.parameters->all().front();
+  for (const StateTensor& tensor : lab.optimizer->state()) {
+    const auto g = 0.5 * lab.gradient[static_cast<size_t>(parameter.offset)];
+    if (tensor.name == "optimizer.exp_avg." + parameter.spec.name) {
+      EXPECT_NEAR(tensor.value.as<float>()[0], 0.25 * g, 1e-7);
+    }
+    if (tensor.name == "optimizer.exp_avg_sq." + parameter.spec.name) {
+      EXPECT_NEAR(tensor.value.as<float>()[0], 0.5 * g * g, 1e-7);
+    }
+  }
+}
+
 TEST(Optimizer, BitsDoNotDependOnThreads) {
   Lab one({}, 1);
   Lab three({}, 3);
