@@ -203,5 +203,36 @@ TEST(Config, TokensFittedToABudgetStayUnlessNamed) {
   EXPECT_EQ(stored.phases[0].tokens, 2'000'000);
 }
 
+TEST(Config, EverySettingOfModelAndOptimizerIsRead) {
+  const Config config = parse_config(
+      testing::small_config(), "run.toml",
+      {"model.vocab=300", "model.max_positions=99", "model.partial_rotary=1.0",
+       "model.rms_norm_eps=1e-3", "model.sliding_window=7", "model.layer_types=alternating",
+       "model.theta_sliding=77", "model.initializer_range=0.5", "phases.0.theta=5e5",
+       "optimizer.kind=adamw", "optimizer.muon_momentum=0.5", "optimizer.newton_schulz_steps=3",
+       "optimizer.newton_schulz_precision=bf16", "optimizer.weight_decay=0.25",
+       "optimizer.adamw_beta1=0.625", "optimizer.adamw_beta2=0.75",
+       "optimizer.adamw_epsilon=1e-5"});
+  const model::ModelConfig model = model_config(config);
+  EXPECT_EQ(model.vocab, 300);
+  EXPECT_EQ(model.max_positions, 99);
+  EXPECT_EQ(model.partial_rotary, 1.0);
+  EXPECT_EQ(model.rms_norm_eps, 1e-3);
+  EXPECT_EQ(model.sliding_window, 7);
+  EXPECT_NE(model.layer_kinds[0], model.layer_kinds[1]);
+  EXPECT_EQ(model.theta, 5e5);
+  EXPECT_EQ(model.theta_sliding, 77);
+  EXPECT_EQ(model.initializer_range, 0.5);
+  const optim::OptimizerConfig optimizer = optimizer_config(config);
+  EXPECT_EQ(optimizer.kind, optim::OptimizerKind::kAdamW);
+  EXPECT_EQ(optimizer.muon_momentum, 0.5);
+  EXPECT_EQ(optimizer.newton_schulz_steps, 3);
+  EXPECT_EQ(optimizer.newton_schulz_dtype, DType::kBF16);
+  EXPECT_EQ(optimizer.weight_decay, 0.25);
+  EXPECT_EQ(optimizer.beta1, 0.625);
+  EXPECT_EQ(optimizer.beta2, 0.75);
+  EXPECT_EQ(optimizer.epsilon, 1e-5);
+}
+
 }  // namespace
 }  // namespace athanor::train

@@ -144,7 +144,24 @@ TEST(Faults, ResumeFromANamedCheckpoint) {
   options.resume = (lab.out("run") / "checkpoints" / "step-00000008").string();
   EXPECT_EQ(fingerprint(train(options).checkpoint), before);
   EXPECT_EQ(steady_metrics(lab.out("run")).size(), 12u);
+  EXPECT_TRUE(fs::exists(options.resume)) << "what the run went on from is no abandoned one";
   EXPECT_TRUE(fs::exists(lab.out("run") / "checkpoints" / "abandoned-step-00000012"));
+}
+
+TEST(Faults, ADamagedCheckpointThatIsNamedIsRefusedBeforeAnythingIsCut) {
+  const Lab lab;
+  train(lab.options("run"));
+  TrainOptions options = lab.options("run");
+  options.resume = (lab.out("run") / "checkpoints" / "step-00000008").string();
+  flip_byte(fs::path(options.resume) / "rank-00000.safetensors", 40);
+  EXPECT_EQ(refused(options, "rank-00000.safetensors"), ExitCode::kData);
+  EXPECT_EQ(read_lines(lab.out("run") / "metrics.jsonl").size(), 12u);
+  EXPECT_TRUE(fs::exists(lab.out("run") / "checkpoints" / "step-00000012"));
+}
+
+TEST(Faults, AVocabularySmallerThanTheTokenizers) {
+  const Lab lab;
+  EXPECT_EQ(refused(lab.options("run", {"model.vocab=257"}), "model.vocab"), ExitCode::kUsage);
 }
 
 TEST(Faults, TwoRunsOnOneDirectory) {

@@ -164,6 +164,24 @@ TEST(Run, HeldOutDocumentsAreNeitherTrainedOnNorSeenByTheTokenizer) {
   EXPECT_EQ(stream->documents(), trained.size());
 }
 
+TEST(Run, EveryPackedDocumentBeginsWithBosWhereTheConfigSaysSo) {
+  const Lab lab;
+  for (const bool bos : {false, true}) {
+    const std::string out = bos ? "with" : "without";
+    TrainOptions options = lab.options(out, {bos ? "data.bos=true" : "data.bos=false"});
+    options.steps = 1;
+    train(options);
+    const auto stream = data::open_pack(lab.out(out) / "shards");
+    for (uint64_t d = 0; d < stream->documents(); ++d) {
+      std::vector<int32_t> first(1), last(1);
+      stream->read(stream->document_begin(d), first);
+      stream->read(stream->document_begin(d + 1) - 1, last);
+      EXPECT_EQ(first[0] == 256, bos) << d;
+      EXPECT_EQ(last[0], 257) << d;
+    }
+  }
+}
+
 TEST(Run, PhasesRampAndSourcesResumeByBit) {
   const Lab lab;
   write(lab.folder / "other.txt", make_text(30, 5));
@@ -201,6 +219,7 @@ learning_rate = 3e-3
   EXPECT_EQ(lines.back()["phase"], "longer");
   EXPECT_EQ(lines.back()["learning_rate"], 3e-3);
   EXPECT_EQ(checkpoint::open_model(whole.model).config.theta, 1e5);
+  EXPECT_EQ(checkpoint::Checkpoint::open(whole.checkpoint).config().theta, 1e5);
 }
 
 TEST(Run, StepsNeverAlterASchedule) {
@@ -288,6 +307,17 @@ TEST(Run, ATrainedTokenizerGoesIntoShardsCheckpointsAndModel) {
   const std::string identity = data::load_tokenizer(report.directory / "tokenizer")->identity();
   for (const fs::path& place : {report.model, report.checkpoint, report.directory / "shards"}) {
     EXPECT_EQ(data::load_tokenizer(place)->identity(), identity) << place;
+  }
+  // Its shards are no data for a run with the byte tokenizer.
+  TrainOptions other = lab.options("other");
+  other.data = (report.directory / "shards").string();
+  try {
+    train(other);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData);
+    EXPECT_NE(std::string(error.what()).find("another tokenizer"), std::string::npos)
+        << error.what();
   }
 }
 

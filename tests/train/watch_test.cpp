@@ -250,6 +250,22 @@ TEST(Budget, TokensFillWhatMeasuringLeft) {
   EXPECT_GT(training + validations, 80);
 }
 
+TEST(Budget, EveryCheckpointAndAMarginAreReckonedIn) {
+  Config config = parse_config(
+      testing::small_config(), "run.toml",
+      {"run.time_budget_seconds=30", "checkpoint.interval_steps=4", "validation.interval_steps=0"});
+  MeasuredPace pace;
+  pace.seconds_per_token = 1e-3;
+  pace.seconds_per_checkpoint = 3;
+  fit_to_budget(config, pace);
+  const auto seconds_of = [](int64_t steps) {
+    return 0.256 * static_cast<double>(steps) + 3.0 * static_cast<double>(steps / 4 + 1);
+  };
+  const int64_t steps = RunPlan(config).steps();
+  EXPECT_LE(seconds_of(steps), 30 * 0.94) << steps;
+  EXPECT_GT(seconds_of(steps + 1), 30 * 0.94) << steps;
+}
+
 TEST(Budget, PhasesKeepTheirProportionsAndAtLeastOneStep) {
   Config config = parse_config(testing::small_config(), "run.toml", {"run.time_budget_seconds=50"});
   config.phases.push_back(config.phases[0]);
