@@ -146,6 +146,21 @@ TEST(QkNormRope, BackwardIsTheDerivative) {
   expect_gradient(n.t.start(n.temperature), gradient, loss);
 }
 
+TEST(QkNormRope, AHeadOfZerosGivesZerosAndAFiniteGradient) {
+  for (const Isa isa : instruction_sets()) {
+    NormRope n(Precision::kFp32, {4, 2, 6, 4, {0, 3}, 0});
+    std::fill(n.t.start(n.z).begin(), n.t.start(n.z).end(), 0.0);
+    const auto result = n.t.run(isa, Precision::kFp32, 1, n.op());
+    for (const int output : {n.q, n.k}) {
+      for (const double value : result[output]) EXPECT_EQ(value, 0.0) << name_of(isa);
+    }
+    for (const int output : {n.inv, n.dz, n.dtemperature}) {
+      for (const double value : result[output]) EXPECT_TRUE(std::isfinite(value)) << name_of(isa);
+    }
+    for (const double value : result[n.inv]) EXPECT_NEAR(value, 1e6, 1) << name_of(isa);
+  }
+}
+
 TEST(QkNormRope, RotatesHalvesByTheAngleOfThePosition) {
   // One head of 4, all rotated: pairs (0, 2) and (1, 3), frequencies 1 and θ^(−1/2).
   std::vector<double> z{0.5, 0.1, -0.3, 0.7, 0, 0, 0, 1}, temperature{2.0}, q(4), k(4), inv(2);
