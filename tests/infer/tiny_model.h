@@ -2,44 +2,16 @@
 // models.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "checkpoint/model_directory.h"
 #include "data/text_settings.h"
 #include "data/tokenizer.h"
 #include "model/lab.h"
+#include "support/scratch.h"
 
 namespace athanor::test {
-
-/// A folder of this test alone, removed with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = std::string(info->test_suite_name()) + "." + info->name();
-    for (char& c : name) c = c == '/' ? '_' : c;
-    path_ = fs::path(testing::TempDir()) / (name + "." + std::to_string(getpid()));
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~ScratchFolder() { fs::remove_all(path_); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  fs::path write(const std::string& name, const std::string& content) const {
-    write_file_atomically(path_ / name, content);
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
 
 /// model::small_config for text: its vocabulary is the byte tokenizer's.
 inline model::ModelConfig text_config() {

@@ -18,6 +18,11 @@ ScratchFolder::~ScratchFolder() {
   fs::remove_all(path_, ignored);
 }
 
+fs::path ScratchFolder::write(const std::string& name, std::string_view content) const {
+  write_bytes(path_ / name, content);
+  return path_ / name;
+}
+
 void write_bytes(const fs::path& path, std::string_view content) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(content.data(), static_cast<std::streamsize>(content.size()));
