@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "data/documents.h"
+#include "data/tokenizer_train.h"
 #include "infer/session.h"
 #include "infer/tiny_model.h"
 #include "model/scoring.h"
@@ -89,6 +91,45 @@ TEST(Perplexity, EqualsAHandComputationWithAndWithoutBos) {
   }
 }
 
+TEST(Perplexity, CountsTextThatIsReadInPortions) {
+  // Long words keep the tokens few: a portion is 4 MiB of text.
+  const ScratchFolder folder;
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += i % 3 == 0 ? "tremendousness. " : "interplanetary. ";
+  const std::vector<std::string> sample(20, words);
+  const auto documents = data::read_texts(sample);
+  const auto tokenizer = data::train_sentencepiece(
+      *documents, {.kind = data::TokenizerKind::kBpe, .vocab_size = 400}, folder / "bpe.model");
+  model::ModelConfig config = test::text_config();
+  config.vocab = tokenizer->vocab_size();
+  config.bos = tokenizer->special().bos;
+  config.eos = tokenizer->special().eos;
+  Arena values("values");
+  values.reserve(size_t{1} << 20);
+  model::Parameters parameters(config, ops::Precision::kFp32, values);
+  model::randomise(parameters, 3);
+  std::vector<checkpoint::SideFile> files;
+  for (auto& [name, content] : tokenizer->files()) files.push_back({name, content});
+  checkpoint::export_model(folder / "model", config, checkpoint::weights_of(parameters), files,
+                           {.dtype = DType::kF32});
+
+  std::string jsonl;
+  int64_t bytes = 0, count = 0;
+  for (; bytes < (4 << 20) + 10'000; ++count) {
+    jsonl += "{\"text\": \"" + words + "\"}\n";
+    bytes += static_cast<int64_t>(words.size());
+  }
+  const int64_t tokens = count * (static_cast<int64_t>(tokenizer->encode(words).size()) + 1);
+  const fs::path data = folder.write("data.jsonl", jsonl);
+  const Perplexity result = measure_perplexity(
+      {.model = folder / "model", .data = data, .precision = ops::Precision::kFp32});
+  EXPECT_EQ(result.documents, count);
+  EXPECT_EQ(result.bytes, bytes);
+  EXPECT_EQ(result.tokens, tokens);
+  EXPECT_NEAR(result.bits_per_byte, result.nats / std::log(2.0) / static_cast<double>(bytes), 1e-9);
+  EXPECT_GT(result.nats / static_cast<double>(tokens), 1.0) << "random weights know nothing";
+}
+
 TEST(Perplexity, WindowsOfALongDocumentKeepHalfTheirContext) {
   const ScratchFolder folder;
   const std::string text = "a document that is longer than the context of eleven tokens";
@@ -167,6 +208,29 @@ TEST(ScoreDocuments, BatchesAndThreadsDoNotMatter) {
       EXPECT_NEAR(scores[d].nats, first[d].nats, 1e-5 * first[d].nats) << d;
     }
   }
+}
+
+TEST(ScoreDocuments, AForwardPassHasNoMoreTokensThanAsked) {
+  const ScratchFolder folder;
+  const fs::path model = test::write_model(folder / "model", test::text_config());
+  std::vector<std::vector<int32_t>> documents;
+  for (const int64_t length : {5, 9, 9, 3, 30, 4}) {
+    documents.push_back(model::random_ids(length, 258, 1));
+  }
+  const std::vector<std::span<const int32_t>> spans(documents.begin(), documents.end());
+  const model::ScoringOptions options{.context = 64, .batch_tokens = 16};
+  infer::Session session(infer::open_model_files(model), ops::Precision::kFp32, 64,
+                         [&](ops::Context& ctx, model::Model& m, Arena& activations) {
+                           model::score_documents(ctx, m, activations, spans, options);
+                         });
+  // Inputs are one fewer than tokens: 4 + 8, then 8 + 2, then 29 alone, then 3.
+  std::vector<int64_t> reported;
+  model::score_documents(session.context(), session.model(), session.activations(), spans, options,
+                         [&](int64_t done, int64_t total) {
+                           reported.push_back(done);
+                           EXPECT_EQ(total, 54);
+                         });
+  EXPECT_EQ(reported, (std::vector<int64_t>{12, 22, 51, 54}));
 }
 
 TEST(ScoreDocuments, RefusesATokenOutsideTheVocabulary) {
