@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 namespace athanor {
 namespace {
@@ -103,14 +104,16 @@ MappedFile::~MappedFile() {
 
 void write_file_atomically(const fs::path& path, std::string_view content, ExitCode otherwise) {
   std::error_code ignored;
+  // A device or a link such as /dev/stdout is written through: a rename would put a file in its place.
   if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
-    FileWriter device(path,
-                      otherwise);  // renaming over /dev/stdout would replace the device by a file
+    FileWriter device(path, otherwise);
     device.write(content.data(), content.size());
     device.close();
     return;
   }
-  fs::path temporary = path;
+  fs::path target = path;
+  if (fs::is_symlink(path, ignored) && fs::exists(path, ignored)) target = fs::canonical(path);
+  fs::path temporary = target;
   temporary += ".tmp" + std::to_string(getpid());
   {
     FileWriter writer(temporary, otherwise);
@@ -118,7 +121,7 @@ void write_file_atomically(const fs::path& path, std::string_view content, ExitC
     writer.close();
   }
   try {
-    rename_file(temporary, path, otherwise);
+    rename_file(temporary, target, otherwise);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -130,6 +133,7 @@ void rename_file(const fs::path& from, const fs::path& to, ExitCode otherwise) {
     throw system_error(errno, "write", to.string(), otherwise);
   }
   sync_directory(to.parent_path());
+  if (from.parent_path() != to.parent_path()) sync_directory(from.parent_path());
 }
 
 FileWriter::FileWriter(fs::path path, ExitCode otherwise)
@@ -187,8 +191,13 @@ void sync_directory(const fs::path& folder) {
 
 void make_directories(const fs::path& folder) {
   std::error_code error;
+  std::vector<fs::path> made;  // the deepest first
+  for (fs::path at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path()) {
+    made.push_back(at);
+  }
   fs::create_directories(folder, error);
   if (error) throw system_error(error.value(), "create", folder.string(), ExitCode::kUsage);
+  for (const fs::path& entry : made) sync_directory(entry.parent_path());
 }
 
 FileLock::FileLock(const fs::path& path, const std::string& in_use_message)

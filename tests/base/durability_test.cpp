@@ -18,6 +18,26 @@ TEST(Durability, AFileWrittenAtomicallyIsWholeBeforeItHasItsNameAndThenKeepsIt) 
   EXPECT_EQ(read_file(folder / "config.toml"), "seed = 1\n");
 }
 
+TEST(Durability, NewFoldersKeepTheirNames) {
+  const ScratchFolder folder;
+  const FileCalls calls;
+  make_directories(folder / "runs/first");
+  EXPECT_TRUE(calls.synced(folder.path(), 0, calls.all().size())) << calls.text();
+  EXPECT_TRUE(calls.synced(folder / "runs", 0, calls.all().size())) << calls.text();
+}
+
+TEST(Durability, AMoveIsKeptInBothFolders) {
+  const ScratchFolder folder;
+  write_file_atomically(folder / "f", "content");
+  make_directories(folder / "aside");
+  const FileCalls calls;
+  rename_file(folder / "f", folder / "aside/f");
+  const size_t moved = calls.rename_to(folder / "aside/f");
+  ASSERT_LT(moved, calls.all().size()) << calls.text();
+  EXPECT_TRUE(calls.synced(folder.path(), moved, calls.all().size())) << calls.text();
+  EXPECT_TRUE(calls.synced(folder / "aside", moved, calls.all().size())) << calls.text();
+}
+
 TEST(Durability, ALogIsSyncedWhenAsked) {
   const ScratchFolder folder;
   LineLog log(folder / "metrics.jsonl");

@@ -118,6 +118,15 @@ TEST_F(Files, AnAtomicWriteReplacesAndLeavesNothingBeside) {
   EXPECT_EQ(listing(), std::vector<std::string>{"f"});
 }
 
+TEST_F(Files, AnAtomicWriteFollowsALink) {
+  write_file_atomically(path("f"), "old");
+  fs::create_symlink("f", path("link"));
+  write_file_atomically(path("link"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(read_file(path("f")), "new");
+  EXPECT_EQ(listing().size(), 2u);
+}
+
 TEST_F(Files, AFailedAtomicWriteKeepsTheOldFile) {
   write_file_atomically(path("f"), "old");
   {
