@@ -10,7 +10,10 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
+
+#include "base/error.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -91,7 +94,12 @@ class Pool {
     const std::unique_lock lock(busy_, std::try_to_lock);
     if (!lock.owns_lock()) return false;
     while (workers_ < job.team - 1) {
-      std::thread([this, thread = ++workers_] { serve(thread); }).detach();
+      try {
+        std::thread([this, thread = workers_ + 1] { serve(thread); }).detach();
+      } catch (const std::system_error& error) {
+        throw system_error(error.code().value(), "start", "a worker thread", ExitCode::kResources);
+      }
+      ++workers_;
     }
     job_ = &job;
     word_.store(((word_.load(std::memory_order_relaxed) >> kGenerationShift) + 1)

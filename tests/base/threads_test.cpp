@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -8,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
 
 namespace athanor {
 namespace {
@@ -144,6 +147,25 @@ TEST(AllowedThreads, FollowTheAffinityMask) {
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   EXPECT_EQ(allowed_threads(), 1);
   sched_setaffinity(0, sizeof before, &before);
+}
+
+TEST(Threads, ASystemWithoutMoreThreadsIsAResourceError) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);  // no address space holds it
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const Threads threads(800);  // more than any other test has started
+  try {
+    threads.run(800, [](int64_t, int) {});
+    ADD_FAILURE() << "threads were started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kResources) << error.what();
+  }
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  std::atomic<int64_t> sum{0};
+  Threads(3).run(100, [&](int64_t i, int) { sum += i; });
+  EXPECT_EQ(sum, 4950);
 }
 
 TEST(FunctionRef, CallsWhatItRefersTo) {
