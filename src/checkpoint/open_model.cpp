@@ -39,10 +39,13 @@ void OpenedModel::load(model::Parameters& parameters) const {
 }
 
 OpenedModel open_model(const fs::path& path) {
-  if (!fs::exists(path)) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
     throw data_error(path.string() + ": no such model directory or checkpoint");
   }
-  if (!fs::is_directory(path)) {
+  if (error) throw system_error(error.value(), "read", path.string(), ExitCode::kData);
+  if (!fs::is_directory(status)) {
     throw data_error(path.string() +
                      ": not a directory; a model directory, a checkpoint or a run is wanted");
   }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -125,9 +126,8 @@ std::string parse_failure(const CLI::ParseError& error, const CLI::App& verb,
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(
-      "Trains, evaluates and serves mixture-of-experts language models of the ZAYA1 family.",
-      "athanor");
+  CLI::App app("Trains, evaluates and runs mixture-of-experts language models of the ZAYA1 family.",
+               "athanor");
   app.set_version_flag("--version", version_text, "Print version, commit and kernels");
   app.require_subcommand(1);
   app.footer("athanor VERB --help tells more about a verb.");
@@ -172,6 +172,11 @@ int main(int argc, char** argv) {
     return athanor::cli::fail(error.code(), error.what());
   } catch (const athanor::cli::OutputClosed&) {
     athanor::cli::die_of_closed_pipe();
+  } catch (const std::filesystem::filesystem_error& error) {
+    // What a path of the command line cannot be asked: a folder that may not be entered, a name too long.
+    const athanor::Error refused = athanor::system_error(error.code().value(), "look at",
+                                                         error.path1().string(), ExitCode::kUsage);
+    return athanor::cli::fail(refused.code(), refused.what());
   } catch (const std::bad_alloc&) {
     return athanor::cli::fail(ExitCode::kResources, "out of memory");
   } catch (const std::exception& error) {

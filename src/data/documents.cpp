@@ -145,7 +145,10 @@ class MemoryReader : public DocumentReader {
 DocumentFiles::DocumentFiles(const fs::path& path) : root_(path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw data_error(path.string() + ": no such file or folder");
+  if (status.type() == fs::file_type::not_found) {
+    throw data_error(path.string() + ": no such file or folder");
+  }
+  if (error) throw system_error(error.value(), "read", path.string(), ExitCode::kData);
   if (!fs::is_directory(status)) {
     if (!accepted(path)) {
       throw data_error(

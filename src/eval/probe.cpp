@@ -127,6 +127,9 @@ void require_writable(const fs::path& path) {
         fmt::format("{}: its folder {} does not exist", path.string(), folder.string()));
   }
   if (fs::is_directory(path)) throw usage_error(path.string() + " is a directory; name a file");
+  if (fs::exists(path) && !fs::is_regular_file(path)) {  // it would be replaced by a file
+    throw usage_error(path.string() + " is a device or a pipe; name a file");
+  }
   if (::access(folder.c_str(), W_OK) != 0) {
     throw usage_error(
         fmt::format("{}: the folder {} is not writable", path.string(), folder.string()));

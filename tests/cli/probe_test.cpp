@@ -233,6 +233,11 @@ TEST_F(Probe, PathsThatCannotBeWrittenAreRefusedFirst) {
   with_out(scratch_ / "no" / "o", "does not exist");
   with_out(scratch_.path(), "is a directory");
   with_out(batch, "replace the batch");
+  with_out(fs::path(std::string(300, 'o')) / "o", "File name too long");
+  const fs::path pipe = scratch_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  with_out(pipe, "a device or a pipe");
+  EXPECT_TRUE(fs::is_fifo(pipe));
   const std::string same = (scratch_ / "o").string();
   expect_refusal(athanor({"probe", model().string(), "--batch", batch.string(), "--out", same,
                           "--gradients", same}),
@@ -240,6 +245,9 @@ TEST_F(Probe, PathsThatCannotBeWrittenAreRefusedFirst) {
   expect_refusal(
       athanor({"probe", (scratch_ / "no").string(), "--batch", batch.string(), "--out", same}), 3,
       "no such model");
+  expect_refusal(
+      athanor({"probe", std::string(300, 'm'), "--batch", batch.string(), "--out", same}), 3,
+      "File name too long");
 }
 
 }  // namespace
