@@ -40,10 +40,22 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& folder)
   return found;
 }
 
-void remove_durably(const fs::path& path) {
+void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) throw system_error(error.value(), "remove", path.string(), ExitCode::kResources);
+}
+
+/// What a crash left of saves and removals.
+void remove_temporaries(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kTemporary)) found.push_back(entry->path());
+  }
+  for (const fs::path& path : found) remove_tree(path);
 }
 
 }  // namespace
@@ -70,7 +82,7 @@ LatestCheckpoint latest_valid(const fs::path& folder) {
 
 std::vector<int64_t> prune(const fs::path& folder, int keep) {
   require(keep >= 1, "pruning would remove every checkpoint");
-  // A checkpoint loses its name before its first byte, so that a crash here leaves no half of one.
+  remove_temporaries(folder);
   std::vector<int64_t> removed;
   int complete = 0;
   for (const auto& [step, path] : checkpoints_in(folder)) {
@@ -80,24 +92,14 @@ std::vector<int64_t> prune(const fs::path& folder, int keep) {
       continue;  // damaged: counts as none, and a person may want to look at it
     }
     if (++complete <= keep) continue;
+    // It loses its name before its first byte, so that a crash here leaves no half of one.
     fs::path doomed = path;
     doomed += ".removed";
     doomed += kTemporary;
-    std::error_code error;
-    fs::rename(path, doomed, error);
-    if (error) throw system_error(error.value(), "remove", path.string(), ExitCode::kResources);
+    rename_file(path, doomed, ExitCode::kResources);
+    remove_tree(doomed);
     removed.push_back(step);
   }
-  std::vector<fs::path> temporaries;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kTemporary)) {
-      temporaries.push_back(entry->path());
-    }
-  }
-  for (const fs::path& path : temporaries) remove_durably(path);
   return removed;
 }
 

@@ -181,6 +181,8 @@ uint64_t layout_bytes(const TensorLayout& tensor) {
 }  // namespace
 
 int64_t TensorEntry::numel() const {
+  // A zero decides, whatever stands beside it: the product of the others may not fit.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
   return n;

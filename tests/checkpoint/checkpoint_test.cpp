@@ -183,6 +183,15 @@ TEST_F(CheckpointTest, PruneKeepsTheNewestCompleteOnes) {
   EXPECT_EQ(latest_valid(folder()).checkpoint->step(), 4);
 }
 
+TEST_F(CheckpointTest, PruneGoesOnWhereACrashLeftIt) {
+  for (const int64_t step : {1, 2}) save_step(step);
+  const fs::path left = folder() / "step-00000001.removed.tmp";
+  fs::create_directory(left);
+  write_bytes(left / "rank-00000.safetensors", "half");
+  EXPECT_EQ(prune(folder(), 1), std::vector<int64_t>{1});
+  EXPECT_EQ(names_in(folder()), std::set<std::string>{"step-00000002"});
+}
+
 TEST_F(CheckpointTest, TheNewestThatVerifiesIsUsed) {
   for (const int64_t step : {1, 2, 3}) save_step(step);
   std::string bytes = read_file(folder() / "step-00000003" / "rank-00000.safetensors");
