@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -235,10 +234,6 @@ void Trainer::save(bool last) {
     const fs::path path = save_snapshot(directory_, config_, state_, *workspace_, model_with(theta),
                                         data_.identity, side_files_);
     saved_step_ = state_.step;
-    // While the numbers look bad the older checkpoints are the good ones.
-    if (!guard_.suspicious()) {
-      checkpoint::prune(directory_.checkpoints(), static_cast<int>(config_.checkpoint.keep));
-    }
     directory_.event(
         "checkpoint saved", state_.step,
         {{"path", fs::relative(path, directory_.path()).string()}, {"seconds", watch.seconds()}});
@@ -251,6 +246,14 @@ void Trainer::save(bool last) {
     log::warning(fmt::format("checkpoint of step {} not saved ({}); the next interval tries again",
                              state_.step, error.what()));
     directory_.event("checkpoint failed", state_.step, {{"reason", error.what()}});
+    return;
+  }
+  if (guard_.suspicious()) return;  // while the numbers look bad the older ones are the good ones
+  try {
+    checkpoint::prune(directory_.checkpoints(), static_cast<int>(config_.checkpoint.keep));
+  } catch (const Error& error) {  // what was saved stands
+    log::warning(fmt::format("old checkpoints were not removed ({})", error.what()));
+    directory_.event("checkpoints not removed", state_.step, {{"reason", error.what()}});
   }
 }
 

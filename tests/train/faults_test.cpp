@@ -374,6 +374,22 @@ TEST(Faults, AFullDiskEndsWithItsCodeAndTheRunGoesOnOnceThereIsRoom) {
   EXPECT_EQ(steady_metrics(options.out), steady_metrics(lab.out("whole")));
 }
 
+TEST(Faults, AnOldCheckpointThatCannotBeRemovedIsAnEvent) {
+  const Lab lab;
+  TrainOptions options = lab.options("run", {"checkpoint.keep=1"});
+  options.steps = 4;
+  const fs::path old = train(options).checkpoint;
+  // What is mounted can be read but not renamed.
+  if (mount(old.c_str(), old.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    GTEST_SKIP() << "A REMOVAL THAT FAILS NOT TRIED: mounting needs root";
+  }
+  options.steps.reset();
+  EXPECT_EQ(train(options).step, 12);
+  EXPECT_TRUE(has_event(lab.out("run"), "checkpoints not removed"));
+  EXPECT_FALSE(has_event(lab.out("run"), "checkpoint failed"));
+  umount2(old.c_str(), MNT_DETACH);
+}
+
 TEST(Faults, ADiskThatIsFullToTheLastByte) {
   const Lab lab;
   SmallDisk disk(4 << 20);
