@@ -140,27 +140,6 @@ void refuse_unknown_architectures(const json& root, const std::string& where) {
   require_only(root, "tie_word_embeddings", true, where);
 }
 
-// Counts of elements must fit 64 bits, whatever a file claims.
-void require_countable(const model::ModelConfig& config, const std::string& where) {
-  const auto product = [](std::initializer_list<int64_t> factors) {
-    double n = 1;
-    for (const int64_t f : factors) n *= static_cast<double>(f);
-    return n;
-  };
-  constexpr double kMost = 1e17;
-  const int64_t channels = config.heads.query + config.heads.key;
-  const double largest =
-      std::max({product({config.vocab, config.hidden}),
-                product({config.experts, 2, config.expert_inner, config.hidden}),
-                product({channels, config.heads.size, config.hidden}),
-                product({channels, config.heads.size, config.heads.size, 2}),
-                product({config.router, config.hidden}), product({config.router, config.router}),
-                product({config.classes(), config.router})});
-  if (largest * static_cast<double>(config.layers) > kMost) {
-    throw data_error(where + ": its sizes describe a model that no machine can hold");
-  }
-}
-
 json id_or_null(int64_t id) { return id < 0 ? json(nullptr) : json(id); }
 
 }  // namespace
@@ -203,7 +182,6 @@ model::ModelConfig parse_model_config(std::string_view json_text, const std::str
   config.bos = token_member(root, "bos_token_id", config.vocab, where);
   config.eos = token_member(root, "eos_token_id", config.vocab, where);
   config.pad = token_member(root, "pad_token_id", config.vocab, where);
-  require_countable(config, where);
   try {
     config.validate();
   } catch (const Error& error) {

@@ -15,6 +15,22 @@ void at_least_one(const char* key, int64_t value) {
     throw usage_error(fmt::format("model geometry: {} is {}, it must be at least 1", key, value));
 }
 
+/// Counts of elements, and of the FLOPs over them, must fit 64 bits.
+bool countable(const ModelConfig& c) {
+  const auto product = [](std::initializer_list<int64_t> factors) {
+    double n = 1;
+    for (const int64_t f : factors) n *= static_cast<double>(f);
+    return n;
+  };
+  constexpr double kMost = 1e17;
+  const double largest = std::max(
+      {product({c.vocab, c.hidden}), product({c.experts, 2, c.expert_inner, c.hidden}),
+       product({c.heads.total(), c.heads.size, c.hidden}),
+       product({c.heads.total(), c.heads.size, c.heads.size, 2}), product({c.router, c.hidden}),
+       product({c.router, c.router}), product({c.classes(), c.router})});
+  return largest * static_cast<double>(c.layers) <= kMost;
+}
+
 ParameterSpec vector_of(std::string name, int64_t n) {
   return {std::move(name), {n}, ParameterKind::kVector};
 }
@@ -90,6 +106,9 @@ void ModelConfig::validate() const {
   at_least_one("expert_inner", expert_inner);
   at_least_one("router", router);
   at_least_one("vocab", vocab);
+  if (!countable(*this)) {
+    throw usage_error("model geometry: its sizes describe a model that no machine can hold");
+  }
   if (heads.query % heads.key != 0) {
     throw usage_error(fmt::format("model geometry: {} query heads are no multiple of {} key heads",
                                   heads.query, heads.key));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -17,6 +18,8 @@ namespace {
 
 /// Tokens of a micro-batch that "auto" aims at.
 constexpr int64_t kMicroBatchTokens = 4096;
+/// Tokens of a pass are numbered in i32.
+constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
 
 std::optional<int64_t> layer_number(const std::string& word) {
   int64_t number = 0;
@@ -70,6 +73,11 @@ void check_batch(const Config& config) {
                       sequences, batch.reduction_groups));
     }
     const int64_t group = sequences / batch.reduction_groups;
+    if (batch.micro_batch > kMostTokens / std::max<int64_t>(1, longest_sequence(config))) {
+      throw usage_error(fmt::format(
+          "batch.micro_batch: {} sequences of {} tokens are more than one pass can number",
+          batch.micro_batch, longest_sequence(config)));
+    }
     if (batch.micro_batch != kAuto && group % batch.micro_batch != 0) {
       throw usage_error(
           fmt::format("batch.micro_batch: {} does not divide the {} sequences of a reduction "

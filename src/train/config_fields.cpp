@@ -4,6 +4,9 @@
 
 #include <limits>
 
+#include "base/error.h"
+#include "data/utf8.h"
+
 namespace athanor::train {
 namespace {
 
@@ -189,7 +192,12 @@ struct ValueText {
     return text;
   }
   std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
-  std::string operator()(const std::string* v) const { return toml_string(*v); }
+  std::string operator()(const std::string* v) const {
+    if (data::valid_utf8_prefix(*v) != v->size()) {  // neither TOML nor a manifest can hold it
+      throw usage_error(field.key + ": '" + *v + "' is not UTF-8; a link of another name will do");
+    }
+    return toml_string(*v);
+  }
   std::string operator()(const std::vector<std::string>* v) const {
     if (v->size() == 1) return toml_string(v->front());
     std::string text;

@@ -84,6 +84,18 @@ sources = [{path = "a", weight = 0.3}, {path = "b", weight = 2}]
   EXPECT_EQ(again.model.vocab, kAuto);
 }
 
+TEST(Config, APathThatNoConfigCanHoldIsRefusedByKey) {
+  Config config = parsed(small_config());
+  config.data.path = "caf\xe9.txt";
+  try {
+    to_toml(config);
+    ADD_FAILURE() << "written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("data.path"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Config, AMisspeltKeyNamesPlaceAndNearest) {
   expect_refused(with("hidden = 32", "hiden = 32"), {"run.toml:6", "model.hiden", "model.hidden"});
   expect_refused(with("warmup_steps = 2", "warmup = 2"), {"phases.0.warmup", "warmup_steps"});
@@ -126,6 +138,12 @@ TEST(Config, SizesThatDoNotFitTogetherAreRefusedByName) {
   expect_refused(small_config(), {"sliding_window"}, {"model.layer_types=sliding"});
   expect_refused(small_config(), {"model.recompute", "from 0 to 1"}, {"model.recompute=[2]"});
   expect_refused(small_config(), {"tokenizer.path"}, {"tokenizer.kind=file"});
+  expect_refused(
+      small_config(), {"no machine can hold"},
+      {"model.experts=16777216", "model.hidden=16777216", "model.expert_inner=16777216"});
+  expect_refused(
+      small_config(), {"batch.micro_batch", "more than one pass can number"},
+      {"batch.sequences=16777216", "batch.micro_batch=8388608", "phases.0.sequence=1024"});
 }
 
 TEST(Config, WhatIsMissingIsNamed) {
