@@ -186,7 +186,9 @@ TEST(StepRunner, SkippedStepsAreNoneToTheBiasCorrections) {
   for (int64_t i = 0; i < biases.numel(); ++i) {
     const bool skip_class = i % biases.cols() == biases.cols() - 1;
     const double step = std::abs(biases.as<float>()[i] - biases_before[static_cast<size_t>(i)]);
-    if (!skip_class && step > 0) EXPECT_NEAR(step, 1e-3, 1e-6) << i;
+    if (!skip_class && step > 0) {
+      EXPECT_NEAR(step, 1e-3, 1e-6) << i;
+    }
   }
 }
 
