@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -18,8 +17,8 @@ namespace {
 
 /// Tokens of a micro-batch that "auto" aims at.
 constexpr int64_t kMicroBatchTokens = 4096;
-/// Tokens of a pass are numbered in i32.
-constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
+/// Tokens of a pass are numbered in i32, and a memory plan lists a segment for each: as many as a sequence may have.
+constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 std::optional<int64_t> layer_number(const std::string& word) {
   int64_t number = 0;
@@ -73,11 +72,6 @@ void check_batch(const Config& config) {
                       sequences, batch.reduction_groups));
     }
     const int64_t group = sequences / batch.reduction_groups;
-    if (batch.micro_batch > kMostTokens / std::max<int64_t>(1, longest_sequence(config))) {
-      throw usage_error(fmt::format(
-          "batch.micro_batch: {} sequences of {} tokens are more than one pass can number",
-          batch.micro_batch, longest_sequence(config)));
-    }
     if (batch.micro_batch != kAuto && group % batch.micro_batch != 0) {
       throw usage_error(
           fmt::format("batch.micro_batch: {} does not divide the {} sequences of a reduction "
@@ -96,6 +90,11 @@ void check_phases(const Config& config) {
     if (limit != kAuto && phase.sequence > limit) {
       throw usage_error(fmt::format("{}sequence: {} is more than model.max_positions, {}", key,
                                     phase.sequence, limit));
+    }
+    if (config.batch.micro_batch > kMostTokens / phase.sequence) {
+      throw usage_error(fmt::format(
+          "batch.micro_batch: {} sequences of {} tokens are more than the {} that one pass takes",
+          config.batch.micro_batch, phase.sequence, kMostTokens));
     }
     if (phase.final_learning_rate > phase.learning_rate) {
       throw usage_error(fmt::format("{}final_learning_rate: {} is more than learning_rate, {}", key,

@@ -142,7 +142,7 @@ TEST(Config, SizesThatDoNotFitTogetherAreRefusedByName) {
       small_config(), {"no machine can hold"},
       {"model.experts=16777216", "model.hidden=16777216", "model.expert_inner=16777216"});
   expect_refused(
-      small_config(), {"batch.micro_batch", "more than one pass can number"},
+      small_config(), {"batch.micro_batch", "that one pass takes"},
       {"batch.sequences=16777216", "batch.micro_batch=8388608", "phases.0.sequence=1024"});
 }
 
