@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/random.h"
 #include "ops/attention.h"
 #include "ops/matrix.h"
 
@@ -22,11 +23,13 @@ struct Problem {
       scratch.reserve(planned.peak());
     }
     place(memory);
-    for (const Tensor* t : {&q, &k, &v, &dout}) fill(*t);
+    uint64_t stream = 0;
+    for (const Tensor* t : {&q, &k, &v, &dout}) fill(*t, stream++);
   }
-  static void fill(const Tensor& t) {
+  static void fill(const Tensor& t, uint64_t stream) {
+    RandomStream random(1, stream);
     for (int64_t i = 0; i < t.numel(); ++i) {
-      const float value = static_cast<float>((i * 2654435761U >> 8 & 0xffffU)) / 32768.0F - 1.0F;
+      const auto value = static_cast<float>(2 * random.uniform() - 1);
       if (t.dtype() == DType::kBF16) {
         t.as<bfloat16>()[i] = bfloat16(value);
       } else {

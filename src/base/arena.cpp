@@ -26,14 +26,25 @@ size_t aligned(size_t bytes, const std::string& arena) {
 
 Arena::Arena(std::string name, MemorySpace space) : name_(std::move(name)), space_(space) {}
 
-Arena::~Arena() {
-  if (block_ != nullptr) munmap(block_, capacity_);
+Arena::~Arena() { drop(); }
+
+void Arena::drop() {
+  if (owned_) munmap(block_, capacity_);
+  block_ = nullptr;
+  owned_ = false;
+  capacity_ = used_ = peak_ = 0;
+}
+
+void Arena::borrow(void* block, size_t bytes) {
+  require(block != nullptr && reinterpret_cast<uintptr_t>(block) % kAlignment == 0,
+          "an arena borrows aligned memory");
+  drop();
+  block_ = static_cast<std::byte*>(block);
+  capacity_ = bytes;
 }
 
 void Arena::reserve(size_t bytes) {
-  if (block_ != nullptr) munmap(block_, capacity_);
-  block_ = nullptr;
-  capacity_ = used_ = peak_ = 0;
+  drop();
   const size_t wanted = std::max(aligned(bytes, name_), kAlignment);
   void* block = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
@@ -42,6 +53,7 @@ void Arena::reserve(size_t bytes) {
   }
   madvise(block, wanted, MADV_HUGEPAGE);  // advice: a refusal costs speed, never correctness
   block_ = static_cast<std::byte*>(block);
+  owned_ = true;
   capacity_ = wanted;
 }
 

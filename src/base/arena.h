@@ -28,6 +28,8 @@ class Arena {
   /// Takes `bytes` from the system (zeroed pages; touched lazily) and forgets all earlier allocations.
   /// Throws kResources with the figures when the system refuses.
   void reserve(size_t bytes);
+  /// Hands out `bytes` at `block`, 64-byte aligned, which belong to another and outlive this arena's use of them.
+  void borrow(void* block, size_t bytes);
   bool planning() const { return block_ == nullptr; }
 
   void* allocate(size_t bytes);
@@ -42,9 +44,12 @@ class Arena {
   MemorySpace space() const { return space_; }
 
  private:
+  void drop();
+
   std::string name_;
   MemorySpace space_;
   std::byte* block_ = nullptr;
+  bool owned_ = false;
   size_t capacity_ = 0;
   size_t used_ = 0;
   size_t peak_ = 0;

@@ -200,7 +200,7 @@ void Threads::run(int64_t tasks, FunctionRef<void(int64_t, int)> task) const {
       return;
     }
   }
-  const int thread = std::max(0, current_thread);
+  const int thread = std::clamp(current_thread, 0, count_ - 1);
   for (int64_t i = 0; i < tasks; ++i) task(i, thread);
 }
 

@@ -39,7 +39,9 @@ class Threads {
   int count() const { return count_; }
 
   /// Calls task(i, thread) for every i in [0, tasks); thread in [0, count) names the scratch a task may use.
-  /// A call from inside a task, or while another thread of the program has the workers, runs serially. An exception in a task is rethrown here after all threads have stopped.
+  /// A call from inside a task, or while another thread of the program has the workers, runs serially: with the number of
+  /// the task's thread where the team is as large, so that scratch for a whole team may be shared, and as thread 0 of a
+  /// team of one. An exception in a task is rethrown here after all threads have stopped.
   void run(int64_t tasks, FunctionRef<void(int64_t task, int thread)> task) const;
 
  private:

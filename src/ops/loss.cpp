@@ -11,18 +11,16 @@
 namespace athanor::ops {
 namespace {
 
-/// Rows of logits that exist at once: enough that the weights' way through the caches pays, few
-/// enough that the logits stay in them.
-constexpr int64_t kLogitRows = 128;
-/// Rows whose gradient is kept before it enters the two backward products: dtable is read and
-/// written once for them.
-constexpr int64_t kGradientRows = 1024;
-constexpr int64_t kGradientBytes = int64_t{256} << 20;
+/// Rows that go through the products together: the vocabulary's weights are read, and dtable read and written, once for
+/// them. Their exponentials are what is kept of the logits.
+constexpr int64_t kRows = 1024;
+constexpr int64_t kRowsBytes = int64_t{256} << 20;
+constexpr int64_t kFewestRows = 128;
 
-int64_t gradient_rows(int64_t vocabulary, DType act) {
-  const int64_t row_bytes = vocabulary * static_cast<int64_t>(size_of(act));
-  const int64_t rows = std::min(kGradientRows, kGradientBytes / std::max<int64_t>(1, row_bytes));
-  return std::max(kLogitRows, rows / kLogitRows * kLogitRows);
+int64_t rows_at_once(int64_t vocabulary, DType dtype) {
+  const int64_t row_bytes = vocabulary * static_cast<int64_t>(size_of(dtype));
+  const int64_t rows = std::min(kRows, kRowsBytes / std::max<int64_t>(1, row_bytes));
+  return std::max(kFewestRows, rows / kFewestRows * kFewestRows);
 }
 
 void check_targets(const int32_t* targets, int64_t tokens, int64_t vocabulary) {
@@ -64,30 +62,38 @@ void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
   if (!ctx.planning()) check_targets(targets.as<int32_t>(), tokens, vocabulary);
 
   const ArenaScope scope(ctx.scratch());
-  const int64_t chunk =
-      std::min(tokens, with_gradient ? gradient_rows(vocabulary, act) : kLogitRows);
-  const Tensor logits =
-      ctx.scratch().tensor(loss.dtype(), {std::min(chunk, kLogitRows), vocabulary});
-  const Tensor dlogits = with_gradient ? ctx.scratch().tensor(act, {chunk, vocabulary}) : Tensor();
+  Arena& scratch = ctx.scratch();
+  const bool plain = runs_reference(ctx, loss.dtype());
+  const int64_t chunk = std::min(tokens, rows_at_once(vocabulary, plain ? loss.dtype() : act));
+  const Tensor logits = plain ? scratch.tensor(loss.dtype(), {chunk, vocabulary}) : Tensor();
+  const Tensor dlogits = with_gradient ? scratch.tensor(act, {chunk, vocabulary}) : Tensor();
+  const bool factored = with_gradient && !plain;
+  const Tensor factors = factored ? scratch.tensor(DType::kF32, {chunk}) : Tensor();
+  const Tensor scaled = factored ? scratch.tensor(act, {chunk, width}) : Tensor();
   for (int64_t begin = 0; begin < tokens; begin += chunk) {
     const int64_t rows = std::min(chunk, tokens - begin);
-    for (int64_t row = 0; row < rows; row += kLogitRows) {
-      const int64_t count = std::min(kLogitRows, rows - row), first = begin + row;
-      const Tensor block = logits.slice_rows(0, count);
-      linear(ctx, h.slice_rows(first, count), *head.forward, block);
-      if (ctx.planning()) continue;
-      const int32_t* wanted = targets.as<int32_t>() + first;
-      const Tensor d = with_gradient ? dlogits.slice_rows(row, count) : Tensor();
-      if (runs_reference(ctx, loss.dtype())) {
-        reference::cross_entropy(block, wanted, gradient_scale, part(loss, first, count), d);
-      } else {
-        cpu::cross_entropy(ctx, block, wanted, gradient_scale, part(loss, first, count), d);
-      }
+    const Tensor input = h.slice_rows(begin, rows), row_loss = part(loss, begin, rows);
+    const Tensor d = with_gradient ? dlogits.slice_rows(0, rows) : Tensor();
+    const int32_t* wanted = targets.as<int32_t>() + begin;
+    if (plain) {
+      const Tensor x = logits.slice_rows(0, rows);
+      linear(ctx, input, *head.forward, x);
+      if (!ctx.planning()) reference::cross_entropy(x, wanted, gradient_scale, row_loss, d);
+      if (!with_gradient) continue;
+      linear(ctx, d, *head.transposed, dh.slice_rows(begin, rows));
+      accumulate_outer(ctx, act, d, input, dtable);
+      continue;
     }
+    const std::span factor(factored ? factors.as<float>() : nullptr,
+                           static_cast<size_t>(factored ? rows : 0));
+    cpu::head_exponentials(ctx, input, *head.forward, wanted, gradient_scale, row_loss, d, factor);
     if (!with_gradient) continue;
-    const Tensor d = dlogits.slice_rows(0, rows);
-    linear(ctx, d, *head.transposed, dh.slice_rows(begin, rows));
-    accumulate_outer(ctx, act, d, h.slice_rows(begin, rows), dtable);
+    // dh = factor ⊙ (d · E), dE = dᵀ · (factor ⊙ h)
+    const Tensor dinput = dh.slice_rows(begin, rows), scaled_input = scaled.slice_rows(0, rows);
+    linear(ctx, d, *head.transposed, dinput);
+    cpu::scale_rows(ctx, dinput, factor, dinput);
+    cpu::scale_rows(ctx, input, factor, scaled_input);
+    accumulate_outer(ctx, act, d, scaled_input, dtable);
   }
 }
 

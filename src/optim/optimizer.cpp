@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "ops/elementwise.h"
 #include "ops/matrix.h"
@@ -9,6 +10,10 @@
 
 namespace athanor::optim {
 namespace {
+
+/// Matrices of at most this many elements are moved by one thread each: cut over threads their products are too short to
+/// pay for the waiting, and what one thread needs of such a matrix stays in its caches.
+constexpr int64_t kSmallMatrix = int64_t{1} << 20;
 
 /// Elements [offset, offset + count) of a flat tensor.
 Tensor part(const Tensor& flat, int64_t offset, int64_t count) {
@@ -37,24 +42,27 @@ Optimizer::Optimizer(const model::Parameters& parameters, OptimizerConfig config
   int64_t adamw = 0;
   for (const model::Parameter& parameter : parameters.all()) {
     const Rule rule = rule_of(config_.kind, parameter.spec.kind);
-    const std::vector<int64_t>& shape = parameter.spec.shape;
     const int64_t count = parameter.spec.numel();
-    Run run{rule, parameter.offset, count, rule == Rule::kMuon ? muon : adamw, 0, 0, 0};
     if (rule == Rule::kMuon) {
-      run.cols = shape.back();
-      run.rows = shape[shape.size() - 2];
-      run.matrices = count / (run.rows * run.cols);
-      muon += count;
-    } else {
-      adamw += count;
-      Run* last = runs_.empty() ? nullptr : &runs_.back();
-      if (last != nullptr && last->rule == rule && last->offset + last->count == run.offset) {
-        last->count += count;
-        continue;
+      const std::vector<int64_t>& shape = parameter.spec.shape;
+      Matrix matrix{parameter.offset, muon, shape[shape.size() - 2], shape.back()};
+      for (int64_t i = 0; i < count / matrix.count(); ++i) {
+        (matrix.count() <= kSmallMatrix ? small_ : large_).push_back(matrix);
+        matrix.offset += matrix.count();
+        matrix.state_offset += matrix.count();
       }
+      muon += count;
+      continue;
     }
-    runs_.push_back(run);
+    Run* last = runs_.empty() ? nullptr : &runs_.back();
+    if (last != nullptr && last->rule == rule && last->offset + last->count == parameter.offset) {
+      last->count += count;
+    } else {
+      runs_.push_back({rule, parameter.offset, count, adamw});
+    }
+    adamw += count;
   }
+  std::ranges::stable_sort(small_, std::ranges::greater{}, &Matrix::count);
   const DType real = ops::real_dtype(parameters.precision());
   momentum_ = arena.tensor(real, {muon});
   exp_avg_ = arena.tensor(real, {adamw});
@@ -79,26 +87,48 @@ Optimizer::Optimizer(const model::Parameters& parameters, OptimizerConfig config
   }
 }
 
-void Optimizer::step_muon(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
-                          const Run& run, const StepOptions& options) const {
+void Optimizer::move(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
+                     const Matrix& matrix, const StepOptions& options) const {
   const double rate = options.muon_learning_rate;
   // RMS matching: an orthogonal factor has RMS 1/√max(rows, cols); AdamW's update about 0.2 (Liu et
   // al. 2025).
-  const double step = rate * 0.2 * std::sqrt(static_cast<double>(std::max(run.rows, run.cols)));
+  const double step =
+      rate * 0.2 * std::sqrt(static_cast<double>(std::max(matrix.rows, matrix.cols)));
   const double decay = 1 - rate * config_.weight_decay;
-  const int64_t count = run.rows * run.cols;
-  ArenaScope scope(ctx.scratch());
-  const Tensor direction = ctx.scratch().tensor(values.dtype(), {run.rows, run.cols});
-  for (int64_t i = 0; i < run.matrices; ++i) {
-    const auto matrix = [&](const Tensor& flat, int64_t offset) {
-      return part(flat, offset + i * count, count).reshaped({run.rows, run.cols});
-    };
-    ops::muon_momentum(ctx, matrix(gradient, run.offset), config_.muon_momentum,
-                       options.gradient_scale, matrix(momentum_, run.state_offset), direction);
-    ops::newton_schulz(ctx, config_.newton_schulz_dtype, direction, direction,
-                       config_.newton_schulz_steps);
-    ops::muon_apply(ctx, matrix(values, run.offset), direction, decay, step);
+  const auto in = [&](const Tensor& flat, int64_t offset) {
+    return part(flat, offset, matrix.count()).reshaped({matrix.rows, matrix.cols});
+  };
+  const ArenaScope scope(ctx.scratch());
+  const Tensor direction = ctx.scratch().tensor(values.dtype(), {matrix.rows, matrix.cols});
+  ops::muon_momentum(ctx, in(gradient, matrix.offset), config_.muon_momentum,
+                     options.gradient_scale, in(momentum_, matrix.state_offset), direction);
+  ops::newton_schulz(ctx, config_.newton_schulz_dtype, direction, direction,
+                     config_.newton_schulz_steps);
+  ops::muon_apply(ctx, in(values, matrix.offset), direction, decay, step);
+}
+
+void Optimizer::move_small(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
+                           const StepOptions& options) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < small_.size(); ++i) {
+    if (i > 0 && small_[i].rows == small_[i - 1].rows && small_[i].cols == small_[i - 1].cols) {
+      continue;
+    }
+    Arena planned("matrix");
+    ops::Context planning(Threads(1), planned, ctx.isa());
+    move(planning, values, gradient, small_[i], options);
+    bytes = std::max(bytes, planned.peak());
   }
+  const ArenaScope scope(ctx.scratch());
+  auto* memory = static_cast<std::byte*>(
+      ctx.scratch().allocate(bytes * static_cast<size_t>(ctx.threads().count())));
+  if (ctx.planning()) return;
+  ctx.threads().run(static_cast<int64_t>(small_.size()), [&](int64_t i, int thread) {
+    Arena own("matrix");
+    own.borrow(memory + static_cast<size_t>(thread) * bytes, bytes);
+    ops::Context alone(Threads(1), own, ctx.isa());
+    move(alone, values, gradient, small_[static_cast<size_t>(i)], options);
+  });
 }
 
 void Optimizer::step(ops::Context& ctx, model::Parameters& parameters, const Tensor& gradient,
@@ -112,11 +142,9 @@ void Optimizer::step(ops::Context& ctx, model::Parameters& parameters, const Ten
   adamw.epsilon = config_.epsilon;
   adamw.step = options.step;
   adamw.gradient_scale = options.gradient_scale;
+  move_small(ctx, values, gradient, options);
+  for (const Matrix& matrix : large_) move(ctx, values, gradient, matrix, options);
   for (const Run& run : runs_) {
-    if (run.rule == Rule::kMuon) {
-      step_muon(ctx, values, gradient, run, options);
-      continue;
-    }
     adamw.weight_decay = run.rule == Rule::kAdamW ? config_.weight_decay : 0.0;
     ops::adamw(ctx, part(values, run.offset, run.count), part(gradient, run.offset, run.count),
                part(exp_avg_, run.state_offset, run.count),

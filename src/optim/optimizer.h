@@ -54,16 +54,22 @@ class Optimizer {
     Rule rule;
     int64_t offset;        ///< in the flat space
     int64_t count;         ///< elements
-    int64_t state_offset;  ///< in momentum_, or in exp_avg_ and exp_avg_sq_
-    int64_t matrices;      ///< Muon: matrices of rows × cols
-    int64_t rows;
-    int64_t cols;
+    int64_t state_offset;  ///< in exp_avg_ and exp_avg_sq_
   };
-  void step_muon(ops::Context& ctx, const Tensor& values, const Tensor& gradient, const Run& run,
-                 const StepOptions& options) const;
+  /// One matrix that Muon moves.
+  struct Matrix {
+    int64_t offset, state_offset, rows, cols;
+    int64_t count() const { return rows * cols; }
+  };
+  void move(ops::Context& ctx, const Tensor& values, const Tensor& gradient, const Matrix& matrix,
+            const StepOptions& options) const;
+  void move_small(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
+                  const StepOptions& options) const;
 
   OptimizerConfig config_;
-  std::vector<Run> runs_;
+  std::vector<Run> runs_;      ///< AdamW's
+  std::vector<Matrix> large_;  ///< moved one after the other, each by all threads
+  std::vector<Matrix> small_;  ///< moved side by side, each by one thread; the largest first
   Tensor momentum_;
   Tensor exp_avg_;
   Tensor exp_avg_sq_;

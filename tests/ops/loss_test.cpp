@@ -25,12 +25,16 @@ struct Case {
     const auto width = static_cast<double>(s.width), tokens = static_cast<double>(s.tokens);
     // Logits of about size·√width, each a sum of `width` products; dlogits in the act dtype round once more.
     const double act = precision == Precision::kBf16 ? 0x1p-8 / 0x1p-24 : 1.0;
+    // What a logit is off, the probability is off relatively: more terms for larger logits.
+    const double logits = std::max(1.0, size);
     loss = t.written(Kind::kReal, 1, s.tokens,
                      {.terms = 16 + width / 2, .scale = 1 + 4 * size * std::sqrt(width)});
-    dh = t.written(Kind::kReal, s.tokens, s.width,
-                   {.terms = (16 + width) * act, .scale = 3 * size * gradient_scale});
-    dtable = t.accumulated(s.vocabulary, s.width,
-                           {.terms = (16 + width + tokens) * act, .scale = 3 * gradient_scale});
+    dh = t.written(
+        Kind::kReal, s.tokens, s.width,
+        {.terms = (16 + width) * std::max(act, logits), .scale = 3 * size * gradient_scale});
+    dtable = t.accumulated(
+        s.vocabulary, s.width,
+        {.terms = (16 + width + tokens) * std::max(act, logits), .scale = 3 * gradient_scale});
     for (double& value : t.start(dtable)) value = static_cast<float>(value * gradient_scale);
   }
 
@@ -68,6 +72,14 @@ TEST(VocabularyLoss, EqualsTheTwin) {
                     c.op(with_gradient));
       }
     }
+  }
+}
+
+TEST(VocabularyLoss, EqualsTheTwinWhereTheTargetIsFarFromTheLargestLogit) {
+  // Logits of about ±80: in f32 no exponential relative to the target's could hold them.
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    Case c(precision, {130, 16, 700}, 20.0);
+    c.t.compare("far targets", c.op(true));
   }
 }
 
