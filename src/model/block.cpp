@@ -4,11 +4,12 @@
 
 #include "ops/norm.h"
 #include "ops/routing.h"
+#include "ops/trace.h"
 
 namespace athanor::model {
 
 Block::Block(const Parameters& parameters, int64_t layer, Arena& weights, bool training,
-             const ops::RopeTable& rope)
+             const ops::RopeTable& rope, bool balanced_routing)
     : config_(parameters.config()),
       layer_(layer),
       real_(ops::real_dtype(parameters.precision())),
@@ -20,7 +21,7 @@ Block::Block(const Parameters& parameters, int64_t layer, Arena& weights, bool t
       cca_(parameters, layer, weights, training, rope),
       attention_residual_(parameters,
                           fmt::format("model.layers.{}.post_attention_residual_scale.", layer)),
-      router_(parameters, layer, weights, training),
+      router_(parameters, layer, weights, training, balanced_routing),
       experts_(parameters, layer, weights, training),
       experts_residual_(parameters,
                         fmt::format("model.layers.{}.post_mlp_residual_scale.", layer)) {}
@@ -53,6 +54,7 @@ void Block::forward(Pass& pass, const Tensor& residual, const Tensor& previous,
                     const BlockActivations& saved, const Tensor& residual_out,
                     const Tensor& state) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "residual");
   ops::rms_norm(ctx, residual, attention_norm_.value, config_.rms_norm_eps, saved.attention_input,
                 saved.attention_inv_norm);
   cca_.forward(pass, saved.attention_input, saved.cca, saved.attention_output);
@@ -74,6 +76,7 @@ void Block::backward(Pass& pass, const Tensor& residual, const Tensor& previous,
                      const BlockActivations& saved, const Tensor& state, const Tensor& dresidual,
                      const Tensor& dstate, const Tensor& dprevious, GradientSink& sink) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "residual backward");
   const int64_t tokens = residual.rows(), hidden = config_.hidden;
   {
     ArenaScope scope(pass.arena);
@@ -89,7 +92,10 @@ void Block::backward(Pass& pass, const Tensor& residual, const Tensor& previous,
     }
     router_.backward(pass, dweight, saved.experts_input, previous, saved.router, state, dstate,
                      dprevious, dinput, sink);
-    ops::scatter_add_rows(ctx, dsorted, saved.experts.order, saved.experts.count(), dinput);
+    {
+      const ops::PartScope experts(ctx, "experts backward");
+      ops::scatter_add_rows(ctx, dsorted, saved.experts.order, saved.experts.count(), dinput);
+    }
     ops::rms_norm_backward(ctx, dinput, saved.middle, experts_norm_.value, saved.experts_inv_norm,
                            dresidual, experts_norm_.gradient);
     sink.ready(experts_norm_);

@@ -28,7 +28,7 @@ struct BlockActivations {
 class Block {
  public:
   Block(const Parameters& parameters, int64_t layer, Arena& weights, bool training,
-        const ops::RopeTable& rope);
+        const ops::RopeTable& rope, bool balanced_routing = false);
   void refresh(ops::Context& ctx);
 
   BlockActivations allocate(Arena& arena, int64_t tokens, std::span<int64_t> offsets) const;

@@ -6,6 +6,7 @@
 
 #include "ops/cache.h"
 #include "ops/elementwise.h"
+#include "ops/trace.h"
 
 namespace athanor::model {
 namespace {
@@ -90,6 +91,7 @@ CcaActivations Cca::allocate(Arena& arena, int64_t tokens) const {
 // out = W_o attention(q, k, v)                          causal, scale 1/√d, within a sliding layer's window
 void Cca::forward(Pass& pass, const Tensor& x, const CcaActivations& saved, const Tensor& out) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "attention");
   const ops::Heads heads = config_.heads;
   const int64_t channels = heads.channels(), half = config_.value_half();
   ops::linear(ctx, x, packed_qkv_.forward, saved.qkv);
@@ -190,6 +192,7 @@ void Cca::advance(Pass& pass, const CcaActivations& saved) const {
 void Cca::backward(Pass& pass, const Tensor& dout, const Tensor& x, const CcaActivations& saved,
                    const Tensor& dx, GradientSink& sink) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "attention backward");
   ArenaScope scope(pass.arena);
   const ops::Heads heads = config_.heads;
   const int64_t tokens = x.rows(), channels = heads.channels(), half = config_.value_half();

@@ -4,6 +4,7 @@
 #include "model/model_impl.h"
 #include "ops/norm.h"
 #include "ops/routing.h"
+#include "ops/trace.h"
 
 namespace athanor::model {
 namespace {
@@ -34,6 +35,7 @@ void Model::extend(ops::Context& ctx, Arena& activations, const Tensor& ids,
   m.embed(pass, ids, r);
   m.blocks_forward(pass, r, nullptr);
 
+  const ops::PartScope part(ctx, "head");
   const Tensor last = activations.tensor(DType::kI32, {segments});
   if (!ctx.planning()) {
     for (int64_t s = 0; s < segments; ++s) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/routing.h"
+#include "ops/trace.h"
 
 namespace athanor::model {
 
@@ -40,6 +41,7 @@ ExpertsActivations Experts::allocate(Arena& arena, int64_t tokens,
 void Experts::forward(Pass& pass, const Tensor& x, const Tensor& expert, const Tensor& weight,
                       const ExpertsActivations& saved, const Tensor& out) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "experts");
   ops::sort_by_expert(ctx, expert, config_.experts, saved.order, saved.offsets);
   ops::gather_rows(ctx, x, saved.order, saved.count(), saved.x);
   ops::grouped_linear(ctx, saved.x, saved.offsets, packed_gate_up_.forward, saved.gate_up);
@@ -54,6 +56,7 @@ void Experts::backward(Pass& pass, const Tensor& dout, const Tensor& weight,
                        const ExpertsActivations& saved, const Tensor& dweight, const Tensor& dx,
                        GradientSink& sink) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "experts backward");
   ArenaScope scope(pass.arena);
   const int64_t tokens = dout.rows();
   const Tensor dy = pass.arena.tensor(act_, {tokens, config_.hidden});

@@ -10,6 +10,7 @@
 #include "ops/embedding.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/trace.h"
 
 namespace athanor::model {
 
@@ -36,8 +37,8 @@ Model::Impl::Impl(Parameters& p, Arena& arena, ModelOptions o)
   blocks.reserve(config.layers);
   for (int64_t l = 0; l < config.layers; ++l) {
     const bool slides = config.layer_kinds[l] == LayerKind::kSliding;
-    blocks.emplace_back(parameters, l, weights, options.training,
-                        slides ? rope_sliding : rope_full);
+    blocks.emplace_back(parameters, l, weights, options.training, slides ? rope_sliding : rope_full,
+                        options.balanced_routing);
   }
   offsets.resize(config.layers * config.classes());
   residual.resize(config.layers + 1);
@@ -58,6 +59,7 @@ void Model::Impl::build_rope() {
 
 void Model::Impl::refresh(ops::Context& ctx) {
   if (packed_version == parameters.version()) return;
+  const ops::PartScope part(ctx, "packing");
   pack(ctx, embedding.value, packed_head);
   for (Block& block : blocks) block.refresh(ctx);
   if (!ctx.planning()) packed_version = parameters.version();
@@ -140,6 +142,7 @@ Pass Model::Impl::begin_pass(ops::Context& ctx, Arena& arena, const Tensor& ids,
 
 // r = (Emb[id] + b_in) ⊙ s_in
 void Model::Impl::embed(Pass& pass, const Tensor& ids, const Tensor& r) {
+  const ops::PartScope part(pass.ctx, "embedding");
   ArenaScope scope(pass.arena);
   const Tensor rows = pass.arena.tensor(real, {ids.numel(), config.hidden});
   ops::embedding(pass.ctx, embedding.value, ids, rows);
@@ -150,6 +153,7 @@ void Model::Impl::embed(Pass& pass, const Tensor& ids, const Tensor& r) {
 // The embedding's rows are looked up again rather than kept.
 void Model::Impl::embed_backward(Pass& pass, const Tensor& ids, const Tensor& dresidual,
                                  GradientSink& sink) {
+  const ops::PartScope part(pass.ctx, "embedding backward");
   ArenaScope scope(pass.arena);
   const Tensor rows = pass.arena.tensor(real, {ids.numel(), config.hidden});
   const Tensor drows = pass.arena.tensor(real, {ids.numel(), config.hidden});
@@ -216,6 +220,7 @@ void Model::Impl::head_backward(Pass& pass, const Batch& batch, double gradient_
                                 const Tensor& dresidual, GradientSink& sink,
                                 Statistics& statistics) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "head");
   ArenaScope scope(pass.arena);
   const int64_t tokens = batch.tokens();
   ops::fill(ctx, dresidual, 0);
@@ -273,7 +278,10 @@ void Model::forward_backward(ops::Context& ctx, Arena& activations, const Batch&
   m.head_backward(pass, batch, gradient_scale, dresidual, sink, statistics);
 
   pass.observer = nullptr;
-  ops::fill(ctx, m.dstate, 0);  // no layer after the last adds to its state's gradient
+  {
+    const ops::PartScope part(ctx, "router backward");
+    ops::fill(ctx, m.dstate, 0);  // no layer after the last adds to its state's gradient
+  }
   for (int64_t l = layers - 1; l >= 0; --l) m.block_backward(pass, l, dresidual, sink);
   m.embed_backward(pass, batch.ids, dresidual, sink);
 }
@@ -292,6 +300,7 @@ void Model::forward(ops::Context& ctx, Arena& activations, const Batch& batch,
   m.embed(pass, batch.ids, r);
   m.blocks_forward(pass, r, &statistics);
 
+  const ops::PartScope part(ctx, "head");
   const Tensor h = activations.tensor(m.act, {tokens, m.config.hidden});
   const Tensor inv_norm = activations.tensor(m.real, {tokens});
   ops::rms_norm(ctx, r, m.final_norm.value, m.config.rms_norm_eps, h, inv_norm);

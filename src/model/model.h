@@ -42,6 +42,9 @@ struct ModelOptions {
   std::vector<bool>
       recompute;  ///< one a layer: drop the block's activations and run it again in backward
   int64_t rope_positions = 0;  ///< rows of the rotary tables: the longest sequence that will be run
+  /// Token t of a batch goes to expert t mod E whatever the router would choose, with that expert's
+  /// probability: equal loads, for measurements. Nothing that learns or serves sets this.
+  bool balanced_routing = false;
 };
 
 /// Owns packed weights and rotary tables, borrows the Parameters. All memory is taken from arenas

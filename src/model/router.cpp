@@ -5,6 +5,7 @@
 #include "ops/elementwise.h"
 #include "ops/norm.h"
 #include "ops/routing.h"
+#include "ops/trace.h"
 
 namespace athanor::model {
 namespace {
@@ -13,11 +14,24 @@ const Parameter& gate(const Parameters& parameters, int64_t layer, const char* n
   return parameters.find(fmt::format("model.layers.{}.mlp.gate.{}", layer, name));
 }
 
+/// Token t goes to expert t mod E, with that expert's probability.
+template <class Real>
+void route_evenly(const RouterActivations& saved) {
+  const int64_t experts = saved.probability.cols() - 1;
+  for (int64_t t = 0; t < saved.probability.rows(); ++t) {
+    const int64_t expert = t % experts;
+    saved.expert.as<int32_t>()[t] = static_cast<int32_t>(expert);
+    saved.weight.as<Real>()[t] = saved.probability.row<Real>(t)[expert];
+  }
+}
+
 }  // namespace
 
-Router::Router(const Parameters& parameters, int64_t layer, Arena& weights, bool training)
+Router::Router(const Parameters& parameters, int64_t layer, Arena& weights, bool training,
+               bool balanced)
     : config_(parameters.config()),
       layer_(layer),
+      balanced_(balanced),
       real_(ops::real_dtype(parameters.precision())),
       act_(ops::act_dtype(parameters.precision())),
       biases_(parameters.balancing_biases().at(layer)),
@@ -67,6 +81,7 @@ RouterActivations Router::allocate(Arena& arena, int64_t tokens) const {
 void Router::forward(Pass& pass, const Tensor& x, const Tensor& previous,
                      const RouterActivations& saved, const Tensor& state) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "router");
   ops::linear(ctx, x, packed_down_.forward, state, {down_bias_.value});
   if (state_scale_ != nullptr) {
     ops::depth_average(ctx, state, state_scale_->value, previous, state);
@@ -83,6 +98,9 @@ void Router::forward(Pass& pass, const Tensor& x, const Tensor& previous,
   ops::linear(ctx, saved.second_gelu, packed_out_.forward, logits);
   observe(pass, layer_, "router_logits", logits);
   ops::route(ctx, logits, biases_, saved.probability, saved.expert, saved.weight);
+  if (balanced_ && !pass.planning()) {
+    real_ == DType::kF64 ? route_evenly<double>(saved) : route_evenly<float>(saved);
+  }
   observe(pass, layer_, "expert", saved.expert);
   observe(pass, layer_, "expert_prob", saved.weight);
   observe_margin(pass, layer_, saved.probability, biases_);
@@ -95,6 +113,7 @@ void Router::backward(Pass& pass, const Tensor& dweight, const Tensor& x, const 
                       const RouterActivations& saved, const Tensor& state, const Tensor& dstate,
                       const Tensor& dprevious, const Tensor& dx, GradientSink& sink) {
   ops::Context& ctx = pass.ctx;
+  const ops::PartScope part(ctx, "router backward");
   ArenaScope scope(pass.arena);
   const int64_t tokens = x.rows();
   const Tensor dlogits = pass.arena.tensor(real_, {tokens, config_.classes()});

@@ -22,7 +22,9 @@ struct RouterActivations {
 
 class Router {
  public:
-  Router(const Parameters& parameters, int64_t layer, Arena& weights, bool training);
+  /// `balanced`: as ModelOptions::balanced_routing.
+  Router(const Parameters& parameters, int64_t layer, Arena& weights, bool training,
+         bool balanced = false);
   void refresh(ops::Context& ctx);
 
   RouterActivations allocate(Arena& arena, int64_t tokens) const;
@@ -40,6 +42,7 @@ class Router {
  private:
   const ModelConfig& config_;
   int64_t layer_;
+  bool balanced_;
   DType real_, act_;
   Tensor biases_;  ///< real [E+1], for the selection alone
 

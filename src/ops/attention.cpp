@@ -3,6 +3,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/reference/attention.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -16,10 +17,60 @@ void check_shape(const Checks& check, const AttentionShape& shape) {
 
 DType real_of(DType act) { return act == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+OpShape shape_of(const Tensor& q, const AttentionShape& shape) {
+  return {q.rows(), shape.heads.query, shape.heads.key, shape.heads.size};
+}
+
+/// `products` products of one visible pair's vectors, in every query head.
+double pair_flops(const AttentionShape& shape, int64_t pairs, double products) {
+  return products * 2.0 * static_cast<double>(shape.heads.query * shape.heads.size) *
+         static_cast<double>(pairs);
+}
+
+/// The logits, and their product with the values.
+OpWork forward_work(const Tensor& q, std::span<const AttentionSegment> segments,
+                    const AttentionShape& shape, const Tensor& out, const Tensor& lse) {
+  int64_t pairs = 0, keys = 0;
+  for (const AttentionSegment& s : segments) {
+    pairs += visible_pairs(s.query_count, s.key_count, shape.window);
+    keys += s.key_count;
+  }
+  const auto key_bytes =
+      static_cast<int64_t>(size_of(q.dtype())) * shape.heads.key * shape.heads.size;
+  return {.shape = shape_of(q, shape),
+          .flops = pair_flops(shape, pairs, 2),
+          .compute = q.dtype(),
+          .bytes = bytes_of({q, out, lse}) + 2.0 * static_cast<double>(keys * key_bytes)};
+}
+
+/// The logits again, then the gradients of probabilities, values, queries and keys.
+OpWork backward_work(const Tensor& q, Segments segments, const AttentionShape& shape,
+                     double bytes) {
+  int64_t pairs = 0;
+  for (size_t s = 0; s + 1 < segments.size(); ++s) {
+    const int64_t count = segments[s + 1] - segments[s];
+    pairs += visible_pairs(count, count, shape.window);
+  }
+  return {.shape = shape_of(q, shape),
+          .flops = pair_flops(shape, pairs, 5),
+          .compute = q.dtype(),
+          .bytes = bytes};
+}
+
 }  // namespace
+
+int64_t visible_pairs(int64_t queries, int64_t keys, int64_t window) {
+  const int64_t first = keys - queries + 1;  // keys that the first query would see without a window
+  if (window == 0 || window >= keys) return queries * (first + keys) / 2;
+  if (window <= first) return queries * window;
+  const int64_t growing = window - first;  // queries before the window is full
+  return growing * (first + window - 1) / 2 + (queries - growing) * window;
+}
 
 void attention(Context& ctx, const Tensor& q, std::span<const AttentionSegment> segments,
                const AttentionShape& shape, const Tensor& out, const Tensor& lse) {
+  const TraceSpan span(ctx, "attention",
+                       [&] { return forward_work(q, segments, shape, out, lse); });
   const Checks check("attention", real_of(q.dtype()));
   check_shape(check, shape);
   const int64_t tokens = q.rows(), width = shape.heads.query * shape.heads.size;
@@ -43,6 +94,9 @@ void attention_backward(Context& ctx, const Tensor& dout, const Tensor& q, const
                         const Tensor& v, const Tensor& out, const Tensor& lse, Segments segments,
                         const AttentionShape& shape, const Tensor& dq, const Tensor& dk,
                         const Tensor& dv) {
+  const TraceSpan span(ctx, "attention_backward", [&] {
+    return backward_work(q, segments, shape, bytes_of({dout, q, k, v, out, lse, dq, dk, dv}));
+  });
   const Checks check("attention_backward", lse);
   check_shape(check, shape);
   const Heads& heads = shape.heads;

@@ -26,6 +26,10 @@ struct AttentionShape {
   double scale = 1.0;  ///< on the logits, 1/√d
 };
 
+/// Pairs of a query and a key that it sees, of `queries` queries of which the last sees the last of `keys` keys. This, not
+/// the area of a block, is what attention's useful FLOPs go by.
+int64_t visible_pairs(int64_t queries, int64_t keys, int64_t window);
+
 /// out[t, h] = softmax over visible keys of scale · q·k, times v; query head h reads key head ⌊h/(Hq/Hk)⌋. q act
 /// [T, Hq·d], out act [T, Hq·d], lse real [T, Hq] (log-sum-exp of the scaled logits; may be empty). Memory is linear in
 /// length; blocks that the mask empties are not computed.

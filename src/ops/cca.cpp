@@ -6,6 +6,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/cca.h"
 #include "ops/cpu/reference/cca.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -34,6 +35,7 @@ void check_rope(const Checks& check, const RopeTable& rope, Heads heads, const T
 }  // namespace
 
 void qk_mean(Context& ctx, const Tensor& c, Heads heads, const Tensor& z) {
+  const TraceSpan span(ctx, "qk_mean", [&] { return moves(z, {c, z, z}); });
   const Checks check("qk_mean", z);
   check_heads(check, heads);
   check.real("z", z, z.rows(), heads.channels());
@@ -47,6 +49,7 @@ void qk_mean(Context& ctx, const Tensor& c, Heads heads, const Tensor& z) {
 }
 
 void qk_mean_backward(Context& ctx, const Tensor& dz, Heads heads, const Tensor& dc) {
+  const TraceSpan span(ctx, "qk_mean_backward", [&] { return moves(dz, {dz, dc, dc}); });
   const Checks check("qk_mean_backward", dz);
   check_heads(check, heads);
   check.real("dz", dz, dz.rows(), heads.channels());
@@ -91,6 +94,7 @@ RopeTable make_rope_table(Arena& arena, DType real, double theta, int64_t rotary
 void qk_norm_rope(Context& ctx, const Tensor& z, Heads heads, const Tensor& temperature,
                   const RopeTable& rope, const Tensor& positions, const Tensor& q, const Tensor& k,
                   const Tensor& inv_norm) {
+  const TraceSpan span(ctx, "qk_norm_rope", [&] { return moves(z, {z, q, k, inv_norm}); });
   const Checks check("qk_norm_rope", z);
   check_heads(check, heads);
   check.real("z", z, z.rows(), heads.channels());
@@ -111,6 +115,8 @@ void qk_norm_rope_backward(Context& ctx, const Tensor& dq, const Tensor& dk, con
                            Heads heads, const Tensor& temperature, const RopeTable& rope,
                            const Tensor& positions, const Tensor& inv_norm, const Tensor& dz,
                            const Tensor& dtemperature) {
+  const TraceSpan span(ctx, "qk_norm_rope_backward",
+                       [&] { return moves(z, {dq, dk, z, inv_norm, dz}); });
   const Checks check("qk_norm_rope_backward", z);
   check_heads(check, heads);
   check.real("z", z, z.rows(), heads.channels());
@@ -132,6 +138,7 @@ void qk_norm_rope_backward(Context& ctx, const Tensor& dq, const Tensor& dk, con
 
 void value_delay(Context& ctx, const Tensor& current, const Tensor& delayed, const Tensor& history,
                  Segments segments, const Tensor& v) {
+  const TraceSpan span(ctx, "value_delay", [&] { return moves(v, {current, delayed, v}); });
   const Checks check("value_delay", current);
   const int64_t tokens = current.rows(), width = current.cols();
   check.real("current", current, tokens, width);
@@ -151,6 +158,8 @@ void value_delay(Context& ctx, const Tensor& current, const Tensor& delayed, con
 
 void value_delay_backward(Context& ctx, const Tensor& dv, Segments segments, const Tensor& dcurrent,
                           const Tensor& ddelayed) {
+  const TraceSpan span(ctx, "value_delay_backward",
+                       [&] { return moves(dv, {dv, dcurrent, ddelayed}); });
   const Checks check("value_delay_backward", dv);
   const int64_t tokens = dv.rows(), width = dcurrent.cols();
   check.real("dv", dv, tokens, 2 * width);

@@ -9,6 +9,8 @@
 
 namespace athanor::ops {
 
+class Trace;
+
 /// Kernel families, slowest first. kReference is the plain twin that tests compare with; kPortable is Highway's best
 /// target without the families below it (NEON, SSE, AVX2 as the CPU has them).
 enum class Isa : uint8_t { kReference, kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
@@ -48,10 +50,15 @@ class Context {
   Isa isa() const { return isa_; }
   bool planning() const { return scratch_->planning(); }
 
+  /// Where ops tell what they do and how long it takes (ops/trace.h); null, the default: nowhere.
+  Trace* trace() const { return trace_; }
+  void set_trace(Trace* trace) { trace_ = trace; }
+
  private:
   Threads threads_;
   Arena* scratch_;
   Isa isa_;
+  Trace* trace_ = nullptr;
 };
 
 /// With ATHANOR_VERBOSE=kernels: one line on stderr the first time `op` runs `kernel` for `shape`.

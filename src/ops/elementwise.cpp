@@ -5,6 +5,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/reference/elementwise.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -27,6 +28,7 @@ double tree_sum_of(std::span<const double> values, size_t width) {
 }  // namespace
 
 void convert(Context& ctx, const Tensor& from, const Tensor& to) {
+  const TraceSpan span(ctx, "convert", [&] { return moves(to, {from, to}); });
   const Checks check("convert", real_of(to.dtype()));
   check.that(!from.empty() && !to.empty() && from.rows() == to.rows() && from.cols() == to.cols(),
              "from and to must have equal rows and columns");
@@ -41,6 +43,7 @@ void convert(Context& ctx, const Tensor& from, const Tensor& to) {
 }
 
 void fill(Context& ctx, const Tensor& t, double value) {
+  const TraceSpan span(ctx, "fill", [&] { return moves(t, {t}); });
   const Checks check("fill", real_of(t.dtype()));
   check.real_or_act("t", t, t.rows(), t.cols());
   if (ctx.planning()) return;
@@ -52,6 +55,7 @@ void fill(Context& ctx, const Tensor& t, double value) {
 }
 
 void add(Context& ctx, const Tensor& from, const Tensor& to) {
+  const TraceSpan span(ctx, "add", [&] { return moves(to, {from, to, to}); });
   const Checks check("add", to);
   check.real("to", to, to.rows(), to.cols());
   check.real_or_act("from", from, to.rows(), to.cols());
@@ -64,6 +68,7 @@ void add(Context& ctx, const Tensor& from, const Tensor& to) {
 }
 
 void scale(Context& ctx, const Tensor& t, double factor) {
+  const TraceSpan span(ctx, "scale", [&] { return moves(t, {t, t}); });
   const Checks check("scale", t);
   check.real_vector("t", t, t.numel());
   if (ctx.planning()) return;
@@ -75,6 +80,7 @@ void scale(Context& ctx, const Tensor& t, double factor) {
 }
 
 void accumulate_column_sums(Context& ctx, const Tensor& dy, const Tensor& db) {
+  const TraceSpan span(ctx, "accumulate_column_sums", [&] { return moves(dy, {dy, db, db}); });
   const Checks check("accumulate_column_sums", db);
   check.real_vector("db", db, dy.cols());
   check.real_or_act("dy", dy, dy.rows(), db.numel());
@@ -86,6 +92,7 @@ void accumulate_column_sums(Context& ctx, const Tensor& dy, const Tensor& db) {
 }
 
 void block_squares(Context& ctx, const Tensor& x, std::span<double> sums) {
+  const TraceSpan span(ctx, "block_squares", [&] { return moves(x, {x}); });
   const Checks check("block_squares", x);
   check.real_vector("x", x, x.numel());
   check.that(static_cast<int64_t>(sums.size()) == (x.numel() + kNormBlock - 1) / kNormBlock,

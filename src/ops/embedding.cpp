@@ -5,6 +5,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/reference/embedding.h"
 #include "ops/cpu/routing.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -21,6 +22,7 @@ void check_ids(std::string_view op, const Tensor& ids, int64_t vocabulary) {
 }  // namespace
 
 void embedding(Context& ctx, const Tensor& table, const Tensor& ids, const Tensor& out) {
+  const TraceSpan span(ctx, "embedding", [&] { return moves(out, {ids, out, out}); });
   const Checks check("embedding", table);
   check.real("table", table, table.rows(), table.cols());
   check.index_vector("ids", ids, out.rows());
@@ -35,6 +37,8 @@ void embedding(Context& ctx, const Tensor& table, const Tensor& ids, const Tenso
 }
 
 void embedding_backward(Context& ctx, const Tensor& dout, const Tensor& ids, const Tensor& dtable) {
+  const TraceSpan span(ctx, "embedding_backward",
+                       [&] { return moves(dout, {ids, dout, dout, dout}); });
   const Checks check("embedding_backward", dtable);
   check.real("dtable", dtable, dtable.rows(), dtable.cols());
   check.index_vector("ids", ids, dout.rows());

@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/loss.h"
 #include "ops/cpu/reference/loss.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -38,6 +39,15 @@ Tensor part(const Tensor& vector, int64_t begin, int64_t count) {
           {count}};
 }
 
+/// Tokens, vocabulary, width. Logits are no operand: they need not exist.
+OpWork loss_work(const Tensor& h, const VocabularyHead& head, const Tensor& dh,
+                 const Tensor& dtable) {
+  const PackedMatrix& w = *head.forward;
+  const double once = static_cast<double>(PackedMatrix::bytes(w.dtype, w.n, w.k));
+  return {.shape = {h.rows(), w.n, w.k},
+          .bytes = bytes_of({h, dh, dtable, dtable}) + (dh.empty() ? 1 : 2) * once};
+}
+
 }  // namespace
 
 void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
@@ -59,6 +69,7 @@ void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
     check.real("dh", dh, tokens, width);
     check.real("dtable", dtable, vocabulary, width);
   }
+  const TraceSpan span(ctx, "vocabulary_loss", [&] { return loss_work(h, head, dh, dtable); });
   if (!ctx.planning()) check_targets(targets.as<int32_t>(), tokens, vocabulary);
 
   const ArenaScope scope(ctx.scratch());

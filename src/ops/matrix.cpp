@@ -8,6 +8,7 @@
 #include "ops/cpu/matrix_products.h"
 #include "ops/cpu/reference/matrix_reference.h"
 #include "ops/matrix_internal.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -84,8 +85,58 @@ void check_outer(const char* op, DType compute, const Tensor& dy, const Tensor& 
       "dw must be real, dy and x real or bf16");
 }
 
+double packed_bytes(const PackedMatrix& w) {
+  return static_cast<double>(PackedMatrix::bytes(w.dtype, w.n, w.k));
+}
+
+double product_flops(int64_t m, int64_t n, int64_t k) {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+/// Groups that have rows. Only their weights are read, or their gradients written.
+int64_t filled(std::span<const int64_t> offsets) {
+  int64_t groups = 0;
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) groups += offsets[g + 1] > offsets[g] ? 1 : 0;
+  return groups;
+}
+
+OpWork grouped_linear_work(const Tensor& x, std::span<const int64_t> offsets,
+                           std::span<const PackedMatrix> w, const Tensor& y, bool accumulate) {
+  const int64_t rows = offsets.back();
+  const Tensor used = y.slice_rows(0, rows);
+  return {.shape = {x.rows(), w[0].n, w[0].k, static_cast<int64_t>(w.size())},
+          .flops = product_flops(rows, w[0].n, w[0].k),
+          .compute = w[0].dtype,
+          .bytes = bytes_of({x.slice_rows(0, rows), used, accumulate ? used : Tensor()}) +
+                   static_cast<double>(filled(offsets)) * packed_bytes(w[0])};
+}
+
+OpWork grouped_outer_work(DType compute, const Tensor& dy, const Tensor& x,
+                          std::span<const int64_t> offsets, const Tensor& dw) {
+  const int64_t rows = offsets.back();
+  return {.shape = {dw.dim(1), dw.cols(), x.rows(), dw.dim(0)},
+          .flops = product_flops(dw.dim(1), dw.cols(), rows),
+          .compute = compute,
+          .bytes = bytes_of({dy.slice_rows(0, rows), x.slice_rows(0, rows)}) +
+                   2.0 * static_cast<double>(filled(offsets)) * bytes_of({dw.at(0)})};
+}
+
+/// A symmetric result has half of its elements to compute, and the diagonal.
+OpWork matmul_work(DType compute, const Tensor& a, const Tensor& b, const Tensor& z,
+                   const Tensor& c, int64_t k, const MatmulOptions& options, bool symmetric) {
+  const double full = product_flops(c.rows(), c.cols(), k);
+  const auto rows = static_cast<double>(c.rows());
+  return {.shape = {c.rows(), c.cols(), k},
+          .flops = symmetric ? full * (rows + 1) / (2 * rows) : full,
+          .compute = compute,
+          .bytes = bytes_of({a, b, c, options.beta == 0 ? Tensor() : z})};
+}
+
 void pack_as(Context& ctx, const char* op, const Tensor& w, bool transposed,
              const PackedMatrix& out) {
+  const TraceSpan span(ctx, op, [&] {
+    return OpWork{.shape = {out.n, out.k}, .bytes = bytes_of({w}) + packed_bytes(out)};
+  });
   fit(!out.empty() && is_act(w.dtype()) && (transposed ? w.cols() : w.rows()) == out.n &&
           (transposed ? w.rows() : w.cols()) == out.k,
       op, "w and the packed matrix differ in shape");
@@ -118,6 +169,13 @@ void pack_transposed(Context& ctx, const Tensor& w, PackedMatrix& out) {
 void linear(Context& ctx, const Tensor& x, const PackedMatrix& w, const Tensor& y,
             const LinearOptions& options) {
   check_linear("linear", x, w, y, options);
+  const TraceSpan span(ctx, "linear", [&] {
+    return OpWork{.shape = {x.rows(), w.n, w.k},
+                  .flops = product_flops(x.rows(), w.n, w.k),
+                  .compute = w.dtype,
+                  .bytes = bytes_of({x, y, options.accumulate ? y : Tensor(), options.bias}) +
+                           packed_bytes(w)};
+  });
   const DType bias = options.bias.empty() ? w.dtype : options.bias.dtype();
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, w.dtype, {x.dtype(), y.dtype(), bias});
   report(ctx, "linear", x.rows(), w.n, w.k, kernel);
@@ -138,6 +196,7 @@ void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offs
     fit(group.dtype == w[0].dtype, op, "all groups' w must have one dtype");
     check_linear(op, x, group, y, options);
   }
+  const TraceSpan span(ctx, op, [&] { return grouped_linear_work(x, offsets, w, y, accumulate); });
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, w[0].dtype, {x.dtype(), y.dtype()});
   report(ctx, op, x.rows(), w[0].n, w[0].k, kernel);
   if (kernel != nullptr) {
@@ -155,6 +214,12 @@ void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offs
 void accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
                       const Tensor& dw) {
   check_outer("accumulate_outer", compute, dy, x, dw.rows(), dw);
+  const TraceSpan span(ctx, "accumulate_outer", [&] {
+    return OpWork{.shape = {dw.rows(), dw.cols(), x.rows()},
+                  .flops = product_flops(dw.rows(), dw.cols(), x.rows()),
+                  .compute = compute,
+                  .bytes = bytes_of({dy, x, dw, dw})};
+  });
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
   report(ctx, "accumulate_outer", dw.rows(), dw.cols(), x.rows(), kernel);
   if (kernel != nullptr) {
@@ -172,6 +237,7 @@ void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, con
   const int64_t groups = dw.dim(0);
   check_offsets(ctx, offsets, static_cast<size_t>(groups), x.rows(), op);
   check_outer(op, compute, dy, x, dw.dim(1), dw);
+  const TraceSpan span(ctx, op, [&] { return grouped_outer_work(compute, dy, x, offsets, dw); });
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
   report(ctx, op, dw.dim(1), dw.cols(), x.rows(), kernel);
   if (kernel != nullptr) {
@@ -196,6 +262,8 @@ void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, cons
       "matmul", "op(A) [m, k], op(B) [k, n] and C [m, n] do not fit");
   fit(is_act(a.dtype()) && is_act(b.dtype()) && is_real(c.dtype()), "matmul",
       "A and B must be real or bf16, C real");
+  const TraceSpan span(ctx, "matmul",
+                       [&] { return matmul_work(compute, a, b, z, c, k, options, symmetric); });
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {a.dtype(), b.dtype(), c.dtype()});
   report(ctx, "matmul", c.rows(), c.cols(), k, kernel);
   if (kernel != nullptr) {

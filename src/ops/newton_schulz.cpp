@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/matrix_internal.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -103,6 +104,7 @@ void iterate(Context& ctx, DType compute, const Tensor& g, const Tensor& out, in
 void newton_schulz(Context& ctx, DType compute, const Tensor& g, const Tensor& out, int steps) {
   require(g.rows() == out.rows() && g.cols() == out.cols() && g.dtype() == out.dtype(),
           "newton_schulz: g and out must have one shape and dtype");
+  const TraceSpan span(ctx, "newton_schulz", [&] { return moves(g, {g, out}); });
   if (g.dtype() == DType::kF64) {
     iterate<double>(ctx, compute, g, out, steps);
   } else {

@@ -3,6 +3,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/norm.h"
 #include "ops/cpu/reference/norm.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -20,6 +21,7 @@ void check_scale(const Checks& check, const ResidualScale& scale, bool with_resi
 
 void rms_norm(Context& ctx, const Tensor& x, const Tensor& w, double eps, const Tensor& y,
               const Tensor& inv_rms) {
+  const TraceSpan span(ctx, "rms_norm", [&] { return moves(x, {x, w, y, inv_rms}); });
   const Checks check("rms_norm", x);
   check.real("x", x, x.rows(), x.cols());
   check.real_vector("w", w, x.cols());
@@ -35,6 +37,8 @@ void rms_norm(Context& ctx, const Tensor& x, const Tensor& w, double eps, const 
 
 void rms_norm_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor& w,
                        const Tensor& inv_rms, const Tensor& dx, const Tensor& dw) {
+  const TraceSpan span(ctx, "rms_norm_backward",
+                       [&] { return moves(x, {dy, x, w, inv_rms, dx, dx, dw, dw}); });
   const Checks check("rms_norm_backward", x);
   check.real("x", x, x.rows(), x.cols());
   check.real_or_act("dy", dy, x.rows(), x.cols());
@@ -51,6 +55,7 @@ void rms_norm_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Te
 
 void residual_affine(Context& ctx, const Tensor& m, const Tensor& r, const ResidualScale& scale,
                      const Tensor& out) {
+  const TraceSpan span(ctx, "residual_affine", [&] { return moves(out, {m, r, out}); });
   const Checks check("residual_affine", out);
   check.real("out", out, out.rows(), out.cols());
   check.real_or_act("m", m, out.rows(), out.cols());
@@ -67,6 +72,8 @@ void residual_affine(Context& ctx, const Tensor& m, const Tensor& r, const Resid
 void residual_affine_backward(Context& ctx, const Tensor& dout, const Tensor& m, const Tensor& r,
                               const ResidualScale& scale, const Tensor& dm, const Tensor& dr,
                               const ResidualScale& dscale) {
+  const TraceSpan span(ctx, "residual_affine_backward",
+                       [&] { return moves(dout, {dout, m, r, dm, dr}); });
   const Checks check("residual_affine_backward", dout);
   const int64_t tokens = dout.rows(), width = dout.cols();
   check.real("dout", dout, tokens, width);

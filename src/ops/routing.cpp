@@ -7,6 +7,7 @@
 #include "ops/checks.h"
 #include "ops/cpu/reference/routing.h"
 #include "ops/cpu/routing.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 namespace {
@@ -29,9 +30,21 @@ void invert(const int32_t* order, int64_t count, int32_t* place, int64_t tokens)
   for (int64_t i = 0; i < count; ++i) place[order[i]] = static_cast<int32_t>(i);
 }
 
+/// The work of passing over `count` rows of each of `sorted`, and over all of `whole`. The shape is
+/// that of `shape_of`: it does not depend on where the tokens went.
+OpWork moves_rows(const Tensor& shape_of, int64_t count, std::initializer_list<Tensor> sorted,
+                  std::initializer_list<Tensor> whole = {}) {
+  OpWork work = moves(shape_of, whole);
+  for (const Tensor& t : sorted) {
+    work.bytes += static_cast<double>(count * t.cols()) * static_cast<double>(size_of(t.dtype()));
+  }
+  return work;
+}
+
 }  // namespace
 
 void gelu(Context& ctx, const Tensor& x, const Tensor& y) {
+  const TraceSpan span(ctx, "gelu", [&] { return moves(x, {x, y}); });
   const Checks check("gelu", x);
   check.real("x", x, x.rows(), x.cols());
   check.real_or_act("y", y, x.rows(), x.cols());
@@ -44,6 +57,7 @@ void gelu(Context& ctx, const Tensor& x, const Tensor& y) {
 }
 
 void gelu_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  const TraceSpan span(ctx, "gelu_backward", [&] { return moves(x, {dy, x, dx}); });
   const Checks check("gelu_backward", x);
   check.real("x", x, x.rows(), x.cols());
   check.real_or_act("dy", dy, x.rows(), x.cols());
@@ -58,6 +72,7 @@ void gelu_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor
 
 void depth_average(Context& ctx, const Tensor& r, const Tensor& gamma, const Tensor& previous,
                    const Tensor& state) {
+  const TraceSpan span(ctx, "depth_average", [&] { return moves(r, {r, previous, state}); });
   const Checks check("depth_average", r);
   check.real("r", r, r.rows(), r.cols());
   check.real_vector("gamma", gamma, r.cols());
@@ -73,6 +88,8 @@ void depth_average(Context& ctx, const Tensor& r, const Tensor& gamma, const Ten
 
 void depth_average_backward(Context& ctx, const Tensor& dstate, const Tensor& gamma,
                             const Tensor& previous, const Tensor& dprevious, const Tensor& dgamma) {
+  const TraceSpan span(ctx, "depth_average_backward",
+                       [&] { return moves(dstate, {dstate, previous, dprevious}); });
   const Checks check("depth_average_backward", dstate);
   check.real("dstate", dstate, dstate.rows(), dstate.cols());
   check.real_vector("gamma", gamma, dstate.cols());
@@ -90,6 +107,8 @@ void depth_average_backward(Context& ctx, const Tensor& dstate, const Tensor& ga
 
 void route(Context& ctx, const Tensor& logits, const Tensor& bias, const Tensor& probability,
            const Tensor& expert, const Tensor& weight) {
+  const TraceSpan span(ctx, "route",
+                       [&] { return moves(logits, {logits, probability, expert, weight}); });
   const Checks check("route", logits);
   check.real("logits", logits, logits.rows(), logits.cols());
   check.real_vector("bias", bias, logits.cols());
@@ -106,6 +125,8 @@ void route(Context& ctx, const Tensor& logits, const Tensor& bias, const Tensor&
 
 void route_backward(Context& ctx, const Tensor& dweight, const Tensor& probability,
                     const Tensor& expert, const Tensor& dlogits) {
+  const TraceSpan span(ctx, "route_backward",
+                       [&] { return moves(probability, {dweight, probability, expert, dlogits}); });
   const Checks check("route_backward", probability);
   const int64_t tokens = probability.rows(), classes = probability.cols();
   check.real("probability", probability, tokens, classes);
@@ -122,6 +143,7 @@ void route_backward(Context& ctx, const Tensor& dweight, const Tensor& probabili
 
 void sort_by_expert(Context& ctx, const Tensor& expert, int64_t experts, const Tensor& order,
                     std::span<int64_t> offsets) {
+  const TraceSpan span(ctx, "sort_by_expert", [&] { return moves(expert, {expert, order}); });
   const Checks check("sort_by_expert", DType::kF32);
   const int64_t tokens = expert.numel();
   check.index_vector("expert", expert, tokens);
@@ -154,6 +176,7 @@ void sort_by_expert(Context& ctx, const Tensor& expert, int64_t experts, const T
 
 void gather_rows(Context& ctx, const Tensor& from, const Tensor& order, int64_t count,
                  const Tensor& to) {
+  const TraceSpan span(ctx, "gather_rows", [&] { return moves_rows(to, count, {from, to}); });
   const Checks check("gather_rows", real_of(to.dtype()));
   check.real_or_act("to", to, to.rows(), to.cols());
   check.real_or_act("from", from, from.rows(), to.cols());
@@ -169,6 +192,8 @@ void gather_rows(Context& ctx, const Tensor& from, const Tensor& order, int64_t 
 
 void scatter_add_rows(Context& ctx, const Tensor& from, const Tensor& order, int64_t count,
                       const Tensor& to) {
+  const TraceSpan span(ctx, "scatter_add_rows",
+                       [&] { return moves_rows(from, count, {from, to, to}); });
   const Checks check("scatter_add_rows", to);
   check.real("to", to, to.rows(), to.cols());
   check.real_or_act("from", from, from.rows(), to.cols());
@@ -184,6 +209,7 @@ void scatter_add_rows(Context& ctx, const Tensor& from, const Tensor& order, int
 
 void combine(Context& ctx, const Tensor& y, const Tensor& order, int64_t count,
              const Tensor& weight, const Tensor& out) {
+  const TraceSpan span(ctx, "combine", [&] { return moves_rows(y, count, {y}, {out}); });
   const Checks check("combine", out);
   check.real("out", out, out.rows(), out.cols());
   check.real_or_act("y", y, y.rows(), out.cols());
@@ -204,6 +230,8 @@ void combine(Context& ctx, const Tensor& y, const Tensor& order, int64_t count,
 void combine_backward(Context& ctx, const Tensor& dout, const Tensor& y, const Tensor& order,
                       int64_t count, const Tensor& weight, const Tensor& dy,
                       const Tensor& dweight) {
+  const TraceSpan span(ctx, "combine_backward",
+                       [&] { return moves_rows(y, count, {y, dy}, {dout, dweight}); });
   const Checks check("combine_backward", dout);
   check.real("dout", dout, dout.rows(), dout.cols());
   check.real_or_act("y", y, y.rows(), dout.cols());
@@ -224,6 +252,8 @@ void combine_backward(Context& ctx, const Tensor& dout, const Tensor& y, const T
 }
 
 void silu_product(Context& ctx, const Tensor& gate_up, int64_t count, const Tensor& h) {
+  const TraceSpan span(ctx, "silu_product",
+                       [&] { return moves_rows(gate_up, count, {gate_up, h}); });
   const Checks check("silu_product", real_of(h.dtype()));
   check.real_or_act("h", h, h.rows(), h.cols());
   check.real_or_act("gate_up", gate_up, gate_up.rows(), 2 * h.cols());
@@ -238,6 +268,8 @@ void silu_product(Context& ctx, const Tensor& gate_up, int64_t count, const Tens
 
 void silu_product_backward(Context& ctx, const Tensor& dh, const Tensor& gate_up, int64_t count,
                            const Tensor& dgate_up) {
+  const TraceSpan span(ctx, "silu_product_backward",
+                       [&] { return moves_rows(gate_up, count, {dh, gate_up, dgate_up}); });
   const Checks check("silu_product_backward", real_of(dh.dtype()));
   check.real_or_act("dh", dh, dh.rows(), dh.cols());
   check.real_or_act("gate_up", gate_up, gate_up.rows(), 2 * dh.cols());

@@ -3,11 +3,13 @@
 #include "ops/checks.h"
 #include "ops/cpu/reference/update.h"
 #include "ops/cpu/update.h"
+#include "ops/trace.h"
 
 namespace athanor::ops {
 
 void adamw(Context& ctx, const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v,
            const AdamWOptions& options) {
+  const TraceSpan span(ctx, "adamw", [&] { return moves(p, {p, p, g, m, m, v, v}); });
   const Checks check("adamw", p);
   for (const auto& [name, t] : {std::pair{"p", p}, {"g", g}, {"m", m}, {"v", v}}) {
     check.real_vector(name, t, p.numel());
@@ -23,6 +25,8 @@ void adamw(Context& ctx, const Tensor& p, const Tensor& g, const Tensor& m, cons
 
 void muon_momentum(Context& ctx, const Tensor& g, double mu, double gradient_scale,
                    const Tensor& momentum, const Tensor& nesterov) {
+  const TraceSpan span(ctx, "muon_momentum",
+                       [&] { return moves(g, {g, momentum, momentum, nesterov}); });
   const Checks check("muon_momentum", g);
   check.real_vector("g", g, g.numel());
   check.real_vector("momentum", momentum, g.numel());
@@ -36,6 +40,7 @@ void muon_momentum(Context& ctx, const Tensor& g, double mu, double gradient_sca
 }
 
 void muon_apply(Context& ctx, const Tensor& p, const Tensor& o, double decay, double step) {
+  const TraceSpan span(ctx, "muon_apply", [&] { return moves(p, {p, p, o}); });
   const Checks check("muon_apply", p);
   check.real_vector("p", p, p.numel());
   check.real_vector("o", o, p.numel());

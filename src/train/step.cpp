@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/elementwise.h"
+#include "ops/trace.h"
 #include "optim/clip.h"
 
 namespace athanor::train {
@@ -30,7 +31,10 @@ StepRunner::StepRunner(const Config& config, Workspace& workspace, comm::Communi
 double StepRunner::run_group(ops::Context& ctx, int64_t group, int64_t sequences, double scale,
                              const Tensor& into) {
   NoSink sink;
-  ops::fill(ctx, into, 0.0);
+  {
+    const ops::PartScope part(ctx, "gradients");
+    ops::fill(ctx, into, 0.0);
+  }
   workspace_.parameters.set_gradients(into);
   statistics_.loss_sum = 0;
   for (int64_t first = 0; first < sequences; first += config_.batch.micro_batch) {
@@ -52,13 +56,14 @@ Tensor StepRunner::sum_groups(ops::Context& ctx, const StepPlan& plan, double sc
         run_group(ctx, group, sequences, scale, workspace_.accumulators[held++]);
     for (int64_t carry = group; (carry & 1) != 0; carry >>= 1) {
       --held;
+      const ops::PartScope part(ctx, "gradients");
       ops::add(ctx, workspace_.accumulators[held], workspace_.accumulators[held - 1]);
     }
   }
   return workspace_.accumulators.front();
 }
 
-StepResult StepRunner::run(ops::Context& ctx, const StepPlan& plan, int64_t applied) {
+StepResult StepRunner::run_gradients(ops::Context& ctx, const StepPlan& plan) {
   workspace_.model.set_theta(plan.theta);
   workspace_.model.refresh(ctx);
   std::fill(statistics_.expert_counts.begin(), statistics_.expert_counts.end(), 0);
@@ -75,7 +80,13 @@ StepResult StepRunner::run(ops::Context& ctx, const StepPlan& plan, int64_t appl
   double loss = ops::tree_sum(group_losses_);
   communicator_.all_reduce_sum(Tensor::of(&loss, {1}));
   result.loss = loss * scale;
+  return result;
+}
 
+StepResult StepRunner::run(ops::Context& ctx, const StepPlan& plan, int64_t applied) {
+  StepResult result = run_gradients(ctx, plan);
+  const Tensor& gradient = workspace_.accumulators.front();
+  const ops::PartScope part(ctx, "optimizer");
   result.gradient_norm = optim::global_norm(ctx, gradient, norm_blocks());
   result.applied = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (!result.applied) return result;

@@ -30,6 +30,9 @@ class StepRunner {
   /// before, which the optimizers' bias corrections go by.
   StepResult run(ops::Context& ctx, const StepPlan& plan, int64_t applied);
 
+  /// The same without norm, clipping and update: the loss, and the gradient in the first accumulator.
+  StepResult run_gradients(ops::Context& ctx, const StepPlan& plan);
+
   /// Tokens of the last step by layer and class [L·(E+1)], the skip class last, over the global
   /// batch.
   const std::vector<int64_t>& expert_counts() const { return statistics_.expert_counts; }

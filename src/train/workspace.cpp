@@ -10,11 +10,12 @@
 namespace athanor::train {
 namespace {
 
-model::ModelOptions training_options(const Config& config) {
+model::ModelOptions training_options(const Config& config, bool balanced_routing) {
   model::ModelOptions options;
   options.training = true;
   options.recompute = recompute_flags(config);
   options.rope_positions = longest_sequence(config);
+  options.balanced_routing = balanced_routing;
   return options;
 }
 
@@ -35,13 +36,13 @@ int64_t largest_batch(const Config& config) {
   return *std::max_element(sizes.begin(), sizes.end());
 }
 
-Workspace::Workspace(const Config& config, int ranks, Arenas& places)
+Workspace::Workspace(const Config& config, int ranks, Arenas& places, bool balanced_routing)
     : arenas(places),
       geometry(model_config(config)),
       parameters(geometry, precision_of(config), arenas.parameters),
       optimizer(parameters, optimizer_config(config), arenas.optimizer),
       controller(geometry, precision_of(config), arenas.optimizer),
-      model(parameters, arenas.packed, training_options(config)),
+      model(parameters, arenas.packed, training_options(config, balanced_routing)),
       batch(largest_batch(config) / ranks, longest_sequence(config), config.batch.micro_batch,
             arenas.batch) {
   const auto groups = static_cast<uint64_t>(groups_of_a_rank(config, ranks));

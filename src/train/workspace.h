@@ -35,8 +35,9 @@ struct Arenas {
 /// the batch. The same construction plans (fresh arenas) and builds (reserved ones).
 class Workspace {
  public:
-  /// `config` must be resolved (vocab too); `ranks` share the reduction groups.
-  Workspace(const Config& config, int ranks, Arenas& arenas);
+  /// `config` must be resolved (vocab too); `ranks` share the reduction groups. `balanced_routing` is
+  /// for measurements: model::ModelOptions says what it does.
+  Workspace(const Config& config, int ranks, Arenas& arenas, bool balanced_routing = false);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
