@@ -6,7 +6,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <optional>
+#include <thread>
 
+#include "advisor/ceilings.h"
+#include "advisor/peers.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -21,15 +25,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array kDTypes = {DType::kBF16, DType::kF32};
 constexpr double kCeilingSeconds = 0.1;  // a round measures each ceiling for so long
+// A peer's threads keep spinning for a while after its product; ours must not run beside them.
+constexpr std::chrono::milliseconds kPeerRest(20);
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// y = x · wᵀ with all three square and w packed.
@@ -62,18 +62,20 @@ struct Product {
 };
 
 struct Samples {
-  std::vector<double> in_registers, in_cache, product;
+  std::vector<double> in_registers, in_cache, product, peer, over_peer;
 };
 
 }  // namespace
 
-MatrixRates measure_matrix_rates(int64_t size, double seconds) {
+MatrixRates measure_matrix_rates(int64_t size, double seconds, bool peers) {
   if (size < 1 || size > 32768) {
     throw usage_error(fmt::format("--size {} must lie between 1 and 32768", size));
   }
   if (!std::isfinite(seconds) || seconds <= 0) {
     throw usage_error(fmt::format("--seconds {} must be above 0", seconds));
   }
+  std::optional<PeerProcess> peer;
+  if (peers) peer.emplace();
   const Threads threads;
   Arena planned("operands"), planned_scratch("scratch");
   ops::Context planning(threads, planned_scratch);
@@ -90,7 +92,7 @@ MatrixRates measure_matrix_rates(int64_t size, double seconds) {
   for (const DType dtype : kDTypes) products.emplace_back(ctx, arena, dtype, size);
   for (const Product& product : products) product.run(ctx);  // first touch of every page
 
-  MatrixRates result{{}, size, 0, threads.count(), ctx.isa()};
+  MatrixRates result{{}, size, 0, threads.count(), ctx.isa(), peer ? peer->name() : ""};
   std::array<Samples, kDTypes.size()> samples;
   const double flops =
       2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
@@ -105,6 +107,10 @@ MatrixRates measure_matrix_rates(int64_t size, double seconds) {
       const Clock::time_point begin = Clock::now();
       products[i].run(ctx);
       samples[i].product.push_back(flops / seconds_since(begin));
+      if (!peer) continue;
+      samples[i].peer.push_back(flops / peer->product_seconds(kDTypes[i], size));
+      samples[i].over_peer.push_back(samples[i].product.back() / samples[i].peer.back());
+      std::this_thread::sleep_for(kPeerRest);
     }
     ++result.rounds;
     progress.update(static_cast<int64_t>(seconds_since(start) * 1000));
@@ -112,6 +118,9 @@ MatrixRates measure_matrix_rates(int64_t size, double seconds) {
   for (size_t i = 0; i < kDTypes.size(); ++i) {
     result.rates.push_back({kDTypes[i], median(samples[i].in_registers),
                             median(samples[i].in_cache), median(samples[i].product)});
+    if (!peer) continue;
+    result.rates.back().peer_flops = median(samples[i].peer);
+    result.rates.back().over_peer = median(samples[i].over_peer);
   }
   return result;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ops/context.h"
@@ -14,6 +15,8 @@ struct MatrixRate {
   double register_flops = 0;  ///< operands stay in registers
   double cache_flops = 0;     ///< operands stream from L1 and L2
   double product_flops = 0;   ///< one whole product size × size × size, weights packed beforehand
+  double peer_flops = 0;      ///< the same product by the peer; 0 without one
+  double over_peer = 0;       ///< the median of the rounds' ratios of our rate to the peer's
   /// The product's share of the ceiling that it could reach: operands in registers.
   double share() const { return product_flops / register_flops; }
 };
@@ -24,11 +27,13 @@ struct MatrixRates {
   int rounds = 0;
   int threads = 0;
   ops::Isa isa = ops::Isa::kReference;
+  std::string peer;  ///< "oneDNN 2.6.3"; empty without one
 };
 
 /// Measures bf16 and f32 for about `seconds`, at least one round: in every round each ceiling and
-/// each product once, one after the other, because a machine's speed drifts. Throws kUsage for
-/// sizes or times below one step.
-MatrixRates measure_matrix_rates(int64_t size, double seconds);
+/// each product once, one after the other, because a machine's speed drifts; with `peers` also the
+/// product of each peer that was built (advisor/peers.h). Throws kUsage for sizes or times below one
+/// step, and where no peer was built; kPeer when a peer fails.
+MatrixRates measure_matrix_rates(int64_t size, double seconds, bool peers = false);
 
 }  // namespace athanor::advisor

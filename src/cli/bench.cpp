@@ -1,4 +1,6 @@
 // athanor bench gemm: how fast this machine multiplies matrices, against its own ceiling.
+#include "cli/bench.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,13 +17,15 @@ namespace {
 struct Options {
   int64_t size = 2048;
   double seconds = 5;
+  bool peers = false;
   bool json = false;
 };
 
 const char* short_name(DType dtype) { return dtype == DType::kBF16 ? "bf16" : "fp32"; }
 
 void run(const Options& options) {
-  const advisor::MatrixRates result = advisor::measure_matrix_rates(options.size, options.seconds);
+  const advisor::MatrixRates result =
+      advisor::measure_matrix_rates(options.size, options.seconds, options.peers);
   if (options.json) {
     nlohmann::json object = {{"kernels", ops::name_of(result.isa)},
                              {"threads", result.threads},
@@ -32,6 +36,9 @@ void run(const Options& options) {
                                         {"cache_flops", rate.cache_flops},
                                         {"product_flops", rate.product_flops},
                                         {"share_of_ceiling", rate.share()}};
+      if (result.peer.empty()) continue;
+      object[short_name(rate.dtype)]["peers"][result.peer] = {{"product_flops", rate.peer_flops},
+                                                              {"ratio", rate.over_peer}};
     }
     return print_json(object);
   }
@@ -44,9 +51,40 @@ void run(const Options& options) {
                       rate.register_flops / 1e9, rate.cache_flops / 1e9, rate.product_flops / 1e9,
                       100 * rate.share()));
   }
+  if (result.peer.empty()) return;
+  print(fmt::format("{} on the same products, by turns with ours:\n", result.peer));
+  for (const advisor::MatrixRate& rate : result.rates) {
+    print(fmt::format("{:<6}{:>36}{:>18.1f}{:>10.2f} x is ours\n", short_name(rate.dtype), "",
+                      rate.peer_flops / 1e9, rate.over_peer));
+  }
 }
 
 }  // namespace
+
+nlohmann::json ceilings_json(const advisor::Ceilings& ceilings) {
+  return {{"bf16_flops", ceilings.bf16_flops},
+          {"fp32_flops", ceilings.f32_flops},
+          {"read_bytes_per_second", ceilings.read_bytes}};
+}
+
+void add_ops(nlohmann::json& object, const advisor::OpTable& table) {
+  nlohmann::json ops = nlohmann::json::array();
+  for (const advisor::OpFigures& op : table.ops) {
+    ops.push_back({{"part", op.part},
+                   {"op", op.op},
+                   {"shape", op.shape},
+                   {"calls", op.calls},
+                   {"seconds", op.seconds},
+                   {"share_of_time", op.share},
+                   {"flops", op.flops},
+                   {"bytes", op.bytes},
+                   {"bound", op.bound},
+                   {"bound_seconds", op.bound_seconds},
+                   {"share_of_bound", op.reached()}});
+  }
+  object["ops"] = std::move(ops);
+  object["outside_seconds"] = table.outside_seconds;
+}
 
 void add_bench(CLI::App& app) {
   CLI::App* group = add_group(app, "bench", "Measure this machine against its own ceiling");
@@ -56,8 +94,13 @@ void add_bench(CLI::App& app) {
   add_number(*verb, "--size", options->size, "Rows, columns and depth of the product");
   verb->add_option("--seconds", options->seconds, "About how long to measure")
       ->capture_default_str();
+  verb->add_flag("--peers", options->peers,
+                 "Measure oneDNN's products too, by turns with ours (where it was found at build)");
   add_json_flag(*verb, options->json);
   verb->callback([options] { run(*options); });
+  add_bench_memory(*group);
+  add_bench_step(*group);
+  add_bench_decode(*group);
 }
 
 }  // namespace athanor::cli

@@ -1,0 +1,36 @@
+// Other libraries' matrix products, measured by turns with ours.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.h"
+
+namespace athanor::advisor {
+
+/// `athanor-bench-peers` beside this program (bench/peers): a process that computes one product when
+/// asked and sleeps otherwise, so that no peer's code or threads are in ours.
+class PeerProcess {
+ public:
+  /// Starts it. Throws kUsage where it was not built, kPeer when it does not answer.
+  PeerProcess();
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  /// "oneDNN 2.6.3".
+  const std::string& name() const { return name_; }
+  /// Seconds of one product size × size × size of `dtype` with an fp32 result, weights packed
+  /// beforehand. Throws kPeer.
+  double product_seconds(DType dtype, int64_t size);
+
+ private:
+  void stop();
+  std::string read_line();
+
+  int child_ = -1;
+  int socket_ = -1;  ///< our end of its stdin and stdout
+  std::string name_;
+};
+
+}  // namespace athanor::advisor
