@@ -241,6 +241,7 @@ std::vector<ConfigChange> adopt_changes(Config& stored, const Config& wanted,
   Config next = wanted;
   next.run.tokens_fitted = stored.run.tokens_fitted;
   if (next.run.init.empty()) next.run.init = stored.run.init;
+  if (next.data.path.empty()) next.data.path = stored.data.path;
   const auto differs = [&](const std::string& key, const std::string& was, const std::string& is) {
     return usage_error(fmt::format(
         "{} belongs to a run with another config: {} was {} and is {}; restore it, or name "

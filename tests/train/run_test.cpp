@@ -299,6 +299,22 @@ TEST(Run, PackedShardsAreReadWhereTheyLie) {
   }
 }
 
+TEST(Run, GoesOnWithItsDataWhenNoneIsNamed) {
+  const Lab lab;
+  TrainOptions first = lab.options("first");
+  first.steps = 2;
+  train(first);
+  TrainOptions options = lab.options("second");
+  options.data = (lab.out("first") / "shards").string();
+  options.steps = 2;
+  train(options);
+  const std::string data = *options.data;
+  options.data.reset();
+  options.steps = 4;
+  EXPECT_EQ(train(options).step, 4);
+  EXPECT_EQ(read_config(lab.out("second") / "config.toml", {}).data.path, data);
+}
+
 TEST(Run, ATrainedTokenizerGoesIntoShardsCheckpointsAndModel) {
   const Lab lab;
   TrainOptions options = lab.options("run", {"tokenizer.kind=unigram", "tokenizer.vocab=290"});
