@@ -25,6 +25,21 @@ checkpoint::Checkpoint open_checkpoint(const fs::path& path) {
   return checkpoint::Checkpoint::open(opened.directory);
 }
 
+/// The same, every byte proved. Unlike a reader of weights, it does not pass over damage to go on
+/// with an older checkpoint.
+checkpoint::Checkpoint verified(const fs::path& path) {
+  const fs::path folder = path / "checkpoints";
+  if (checkpoint::is_checkpoint(path) || !fs::is_directory(folder)) {
+    checkpoint::Checkpoint opened = checkpoint::Checkpoint::open(path);
+    opened.verify();
+    return opened;
+  }
+  checkpoint::LatestCheckpoint latest = checkpoint::latest_valid(folder);
+  if (!latest.damaged.empty()) throw data_error(latest.damaged.front().reason);
+  if (!latest.checkpoint) throw data_error(folder.string() + ": no checkpoint in it yet");
+  return std::move(*latest.checkpoint);
+}
+
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -34,8 +49,8 @@ void add_inspect(CLI::App& group) {
     fs::path path;
     bool json = false;
   };
-  CLI::App* verb = add_verb(group, "inspect", "Show what a checkpoint holds",
-                            "checkpoint inspect runs/demo/checkpoints/step-00000200");
+  CLI::App* verb =
+      add_verb(group, "inspect", "Show what a checkpoint holds", "checkpoint inspect runs/demo");
   auto options = std::make_shared<Options>();
   verb->add_option("CHECKPOINT", options->path, "Checkpoint, or run directory: its latest")
       ->required();
@@ -56,13 +71,12 @@ void add_inspect(CLI::App& group) {
 }
 
 void add_verify(CLI::App& group) {
-  CLI::App* verb = add_verb(group, "verify", "Check every byte of a checkpoint",
-                            "checkpoint verify runs/demo/checkpoints/step-00000200");
+  CLI::App* verb =
+      add_verb(group, "verify", "Check every byte of a checkpoint", "checkpoint verify runs/demo");
   auto path = std::make_shared<fs::path>();
-  verb->add_option("CHECKPOINT", *path, "Checkpoint")->required();
+  verb->add_option("CHECKPOINT", *path, "Checkpoint, or run directory: its latest")->required();
   verb->callback([path] {
-    const checkpoint::Checkpoint opened = checkpoint::Checkpoint::open(*path);
-    opened.verify();
+    const checkpoint::Checkpoint opened = verified(*path);
     print(opened.path().string() + ": every byte is as it was written\n");
   });
 }
@@ -74,7 +88,7 @@ void add_export(CLI::App& group) {
   };
   CLI::App* verb =
       add_verb(group, "export", "Write a model directory that Hugging Face, vLLM and SGLang load",
-               "checkpoint export runs/demo/checkpoints/step-00000200 demo-model");
+               "checkpoint export runs/demo demo-model --dtype fp32");
   auto options = std::make_shared<Options>();
   verb->add_option("CHECKPOINT", options->path, "Checkpoint, or run directory: its latest")
       ->required();

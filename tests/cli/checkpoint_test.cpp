@@ -56,6 +56,9 @@ TEST_F(CheckpointVerb, InspectsAndVerifies) {
   EXPECT_NE(text.out.find("step 12, 1 ranks"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("model.embed_tokens.weight"), std::string::npos);
   EXPECT_EQ(verb("verify", {step}).code, 0);
+  const Outcome of_run = verb("verify", {run_});
+  EXPECT_EQ(of_run.code, 0) << of_run.err;
+  EXPECT_NE(of_run.out.find("step-00000012"), std::string::npos) << of_run.out;
 }
 
 TEST_F(CheckpointVerb, OneFlippedByteAnywhereIsFound) {
@@ -103,10 +106,14 @@ TEST_F(CheckpointVerb, ADamagedNewestCheckpointIsPassedOverWithAWarning) {
   EXPECT_EQ(outcome.out, expected);
   EXPECT_NE(outcome.err.find("step-00000006"), std::string::npos) << outcome.err;
   expect_refusal(generate(newer), 3, "manifest.json");
+  // What only reads weights makes do with the older one; who asks for proof hears of the damage.
+  expect_refusal(verb("verify", {run_}), 3, "step-00000006");
 }
 
 TEST_F(CheckpointVerb, RefusesWhatIsNoCheckpoint) {
   expect_refusal(verb("verify", {folder_ / "absent"}), 3, "absent");
+  fs::create_directories(folder_ / "young/checkpoints");
+  expect_refusal(verb("verify", {folder_ / "young"}), 3, "no checkpoint in it yet");
   expect_refusal(verb("inspect", {folder_.path()}), 3, "");
   const std::string model = write_model(folder_ / "model", text_config());
   expect_refusal(verb("inspect", {model}), 3, "model directory");
