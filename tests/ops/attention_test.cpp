@@ -144,6 +144,40 @@ TEST(Attention, BackwardIsTheDerivative) {
   }
 }
 
+TEST(Attention, AQueryThatSeesOneKeyGivesItNoGradient) {
+  // Its weight is 1 whatever the logit: what rounding would leave is noise that weight decay and clipping then see.
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const Shape& s :
+         {Shape{{4, 2, 19}, {0, 90}, 1, 0}, {{4, 2, 19}, one_token_each(9), 0, 0}}) {
+      for (const Isa isa : instruction_sets()) {
+        SelfAttention a(precision, s);
+        const auto result = a.t.run(isa, precision, 1, [&](Context& ctx, const Operands& o) {
+          a.forward(ctx, o);
+          a.backward(ctx, o);
+        });
+        for (const int gradient : {a.dq, a.dk}) {
+          for (const double value : result[gradient]) ASSERT_EQ(value, 0.0) << name_of(isa);
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, Bf16ProbabilitiesAreRoundedToNearest) {
+  // With values of 1 each output is the sum of a row's probabilities over itself: cut off instead of rounded they would
+  // all be small by a quarter of a percent.
+  for (const Isa isa : instruction_sets()) {
+    SelfAttention a(Precision::kBf16, {{2, 1, 16}, {0, 300}, 0, 0});
+    std::fill(a.t.start(a.v).begin(), a.t.start(a.v).end(), 1.0);
+    const auto result = a.t.run(isa, Precision::kBf16, 1,
+                                [&](Context& ctx, const Operands& o) { a.forward(ctx, o); });
+    const std::vector<double>& out = result[a.out];
+    double sum = 0;
+    for (size_t i = out.size() / 2; i < out.size(); ++i) sum += out[i];
+    EXPECT_NEAR(sum / static_cast<double>(out.size() - out.size() / 2), 1.0, 5e-4) << name_of(isa);
+  }
+}
+
 TEST(Attention, AQueryHasTheSameBitsAloneAndAmongOthers) {
   // Decoding: each query by itself, or a few together, against the keys so far equals the full forward.
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {

@@ -177,6 +177,10 @@ TEST(Config, AutomaticMicroBatchDividesEveryGroup) {
   config.phases[0].sequence = 4096;
   resolve_automatic(config);
   EXPECT_EQ(config.batch.micro_batch, 1) << "4,096 tokens are a micro-batch";
+  config.batch.micro_batch = kAuto;
+  config.phases[0].sequence = 1365;
+  resolve_automatic(config);
+  EXPECT_EQ(config.batch.micro_batch, 2) << "three would fit, but divide no group of 4";
 }
 
 TEST(Config, ARunThatGoesOnTakesLearningRatesAndRefusesGeometry) {

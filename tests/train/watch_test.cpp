@@ -256,10 +256,10 @@ TEST(Budget, EveryCheckpointAndAMarginAreReckonedIn) {
       {"run.time_budget_seconds=30", "checkpoint.interval_steps=4", "validation.interval_steps=0"});
   MeasuredPace pace;
   pace.seconds_per_token = 1e-3;
-  pace.seconds_per_checkpoint = 3;
+  pace.seconds_per_checkpoint = 1.2;
   fit_to_budget(config, pace);
   const auto seconds_of = [](int64_t steps) {
-    return 0.256 * static_cast<double>(steps) + 3.0 * static_cast<double>(steps / 4 + 1);
+    return 0.256 * static_cast<double>(steps) + 1.2 * static_cast<double>(steps / 4 + 1);
   };
   const int64_t steps = RunPlan(config).steps();
   EXPECT_LE(seconds_of(steps), 30 * 0.94) << steps;
