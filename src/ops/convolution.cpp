@@ -71,10 +71,11 @@ void depthwise_windows(Context& ctx, const Tensor& c, const Tensor& history, Seg
   }
 }
 
-OpWork packing(const Tensor& w, std::span<const PackedMatrix> forward,
-               std::span<const PackedMatrix> transposed) {
-  OpWork work = moves(w, {w});
-  for (const auto& matrices : {forward, transposed}) {
+/// As moves(), over packed matrices too.
+OpWork moves_packed(const Tensor& shape_of, std::initializer_list<Tensor> operands,
+                    std::initializer_list<std::span<const PackedMatrix>> packed) {
+  OpWork work = moves(shape_of, operands);
+  for (const auto& matrices : packed) {
     for (const PackedMatrix& matrix : matrices) {
       work.bytes += static_cast<double>(PackedMatrix::bytes(matrix.dtype, matrix.n, matrix.k));
     }
@@ -86,7 +87,8 @@ OpWork packing(const Tensor& w, std::span<const PackedMatrix> forward,
 
 void pack_convolution(Context& ctx, const Tensor& w, Heads heads, std::span<PackedMatrix> forward,
                       std::span<PackedMatrix> transposed) {
-  const TraceSpan span(ctx, "pack_convolution", [&] { return packing(w, forward, transposed); });
+  const TraceSpan span(ctx, "pack_convolution",
+                       [&] { return moves_packed(w, {w}, {forward, transposed}); });
   const Checks check("pack_convolution", w);
   const int64_t d = heads.size;
   check.real_vector("w", w, heads.channels() * d * 2);
@@ -107,7 +109,8 @@ void pack_convolution(Context& ctx, const Tensor& w, Heads heads, std::span<Pack
 
 void cca_convolution(Context& ctx, const Tensor& c, const Tensor& history, Segments segments,
                      Heads heads, const ConvolutionWeights& w, const Tensor& y2) {
-  const TraceSpan span(ctx, "cca_convolution", [&] { return moves(c, {c, y2}); });
+  const TraceSpan span(ctx, "cca_convolution",
+                       [&] { return moves_packed(c, {c, y2}, {w.grouped}); });
   const Checks check("cca_convolution", y2);
   const int64_t tokens = c.rows(), channels = heads.channels(), d = heads.size;
   check_weights(check, heads, w, w.grouped, d, 2 * d);
@@ -129,7 +132,8 @@ void cca_convolution(Context& ctx, const Tensor& c, const Tensor& history, Segme
 void cca_convolution_backward(Context& ctx, const Tensor& dy2, const Tensor& c, Segments segments,
                               Heads heads, const ConvolutionWeights& w, const Tensor& dc,
                               const ConvolutionGradients& gradients) {
-  const TraceSpan span(ctx, "cca_convolution_backward", [&] { return moves(c, {dy2, c, c, dc}); });
+  const TraceSpan span(ctx, "cca_convolution_backward",
+                       [&] { return moves_packed(c, {dy2, c, dc}, {w.grouped_transposed}); });
   const Checks check("cca_convolution_backward", dc);
   const int64_t tokens = c.rows(), channels = heads.channels(), d = heads.size;
   check_weights(check, heads, w, w.grouped_transposed, 2 * d, d);

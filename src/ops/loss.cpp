@@ -39,12 +39,16 @@ Tensor part(const Tensor& vector, int64_t begin, int64_t count) {
           {count}};
 }
 
-/// Tokens, vocabulary, width. Logits are no operand: they need not exist.
-OpWork loss_work(const Tensor& h, const VocabularyHead& head, const Tensor& dh,
+/// Tokens, vocabulary, width. Logits are no operand: they need not exist. Products that are ops of their own add their
+/// FLOPs themselves; the fast kernel's logits, which are not, are counted here.
+OpWork loss_work(const Tensor& h, const VocabularyHead& head, bool plain, const Tensor& dh,
                  const Tensor& dtable) {
   const PackedMatrix& w = *head.forward;
+  const double logits = static_cast<double>(h.rows()) * static_cast<double>(w.n);
   const double once = static_cast<double>(PackedMatrix::bytes(w.dtype, w.n, w.k));
   return {.shape = {h.rows(), w.n, w.k},
+          .flops = plain ? 0 : 2 * logits * static_cast<double>(w.k),
+          .compute = w.dtype,
           .bytes = bytes_of({h, dh, dtable, dtable}) + (dh.empty() ? 1 : 2) * once};
 }
 
@@ -69,12 +73,13 @@ void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
     check.real("dh", dh, tokens, width);
     check.real("dtable", dtable, vocabulary, width);
   }
-  const TraceSpan span(ctx, "vocabulary_loss", [&] { return loss_work(h, head, dh, dtable); });
+  const bool plain = runs_reference(ctx, loss.dtype());
+  const TraceSpan span(ctx, "vocabulary_loss",
+                       [&] { return loss_work(h, head, plain, dh, dtable); });
   if (!ctx.planning()) check_targets(targets.as<int32_t>(), tokens, vocabulary);
 
   const ArenaScope scope(ctx.scratch());
   Arena& scratch = ctx.scratch();
-  const bool plain = runs_reference(ctx, loss.dtype());
   const int64_t chunk = std::min(tokens, rows_at_once(vocabulary, plain ? loss.dtype() : act));
   const Tensor logits = plain ? scratch.tensor(loss.dtype(), {chunk, vocabulary}) : Tensor();
   const Tensor dlogits = with_gradient ? scratch.tensor(act, {chunk, vocabulary}) : Tensor();

@@ -66,6 +66,8 @@ void matmul(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const
 /// `steps` times X ← aX + (bA + cA²)X with A = XXᵀ, (a, b, c) = (3.4445, −4.7750, 2.0315). g and out real [rows, cols],
 /// out may be g; `compute` is the dtype of the products (f32, bf16 or f64).
 void newton_schulz(Context& ctx, DType compute, const Tensor& g, const Tensor& out, int steps = 5);
+/// What its products come to, those with a symmetric result counted as half and the diagonal.
+double newton_schulz_flops(int64_t rows, int64_t cols, int steps);
 
 /// Multiplications per second ×2 of the machine's matrix unit, measured for `seconds` on all threads of ctx.
 struct MatrixCeiling {

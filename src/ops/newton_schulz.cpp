@@ -101,6 +101,12 @@ void iterate(Context& ctx, DType compute, const Tensor& g, const Tensor& out, in
 
 }  // namespace
 
+double newton_schulz_flops(int64_t rows, int64_t cols, int steps) {
+  const auto m = static_cast<double>(std::min(rows, cols));
+  const auto n = static_cast<double>(std::max(rows, cols));
+  return steps * (m * (m + 1) * (n + m) + 2 * m * m * n);
+}
+
 void newton_schulz(Context& ctx, DType compute, const Tensor& g, const Tensor& out, int steps) {
   require(g.rows() == out.rows() && g.cols() == out.cols() && g.dtype() == out.dtype(),
           "newton_schulz: g and out must have one shape and dtype");

@@ -6,6 +6,7 @@
 
 #include "ops/elementwise.h"
 #include "ops/matrix.h"
+#include "ops/trace.h"
 #include "ops/update.h"
 
 namespace athanor::optim {
@@ -123,6 +124,18 @@ void Optimizer::move_small(ops::Context& ctx, const Tensor& values, const Tensor
   auto* memory = static_cast<std::byte*>(
       ctx.scratch().allocate(bytes * static_cast<size_t>(ctx.threads().count())));
   if (ctx.planning()) return;
+  // One span for all: the threads' own contexts have no trace.
+  const ops::TraceSpan span(ctx, "muon_side_by_side", [&] {
+    ops::OpWork work{.shape = {static_cast<int64_t>(small_.size())},
+                     .compute = config_.newton_schulz_dtype};
+    for (const Matrix& matrix : small_) {
+      work.flops += ops::newton_schulz_flops(matrix.rows, matrix.cols, config_.newton_schulz_steps);
+      // The gradient is read, momentum and values are read and written.
+      work.bytes +=
+          5.0 * static_cast<double>(matrix.count()) * static_cast<double>(size_of(values.dtype()));
+    }
+    return work;
+  });
   ctx.threads().run(static_cast<int64_t>(small_.size()), [&](int64_t i, int thread) {
     Arena own("matrix");
     own.borrow(memory + static_cast<size_t>(thread) * bytes, bytes);

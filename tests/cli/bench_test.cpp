@@ -72,7 +72,7 @@ TEST(BenchStep, PrintsOneStepOpByOp) {
         "experts backward", "residual", "head", "gradients", "optimizer"}) {
     EXPECT_TRUE(parts.count(part)) << part;
   }
-  EXPECT_GT(flops_of(step, "newton_schulz"), 0);
+  EXPECT_GT(flops_of(step, "muon_side_by_side"), 0);
 }
 
 // 2 layers, width 64, 4 experts of inner width 64, 1024 tokens: gate and up, then down, forward; the
@@ -93,7 +93,7 @@ TEST(BenchStep, BalancedRoutingGivesEveryTokenAnExpert) {
 TEST(BenchStep, TheOptimizerOfTheCommandLineWins) {
   const json step = run_json({"bench", "step", kTiny, "--steps", "1", "--optimizer", "adamw"});
   EXPECT_EQ(step.at("optimizer"), "adamw");
-  EXPECT_EQ(flops_of(step, "newton_schulz"), 0);
+  EXPECT_EQ(flops_of(step, "muon_side_by_side"), 0);
 }
 
 TEST(BenchStep, PrintsATableForAPerson) {

@@ -90,17 +90,24 @@ TEST_F(TraceTest, TheOutermostSpanHasTheTimeAndTheFlopsOfThoseInside) {
   const PackedMatrix forward = packed(DType::kF32, kVocabulary, kWidth);
   const PackedMatrix transposed = packed(DType::kF32, kWidth, kVocabulary);
   const Tensor h = tensor(DType::kF32, kTokens, kWidth);
+  const Tensor dh = tensor(DType::kF32, kTokens, kWidth);
+  const Tensor dtable = tensor(DType::kF32, kVocabulary, kWidth);
   const Tensor targets = vector(DType::kI32, kTokens), loss = vector(DType::kF32, kTokens);
-  vocabulary_loss(ctx_, h, {&forward, nullptr}, targets, 0, loss, {}, {});
-  EXPECT_EQ(only().op, "vocabulary_loss");
-  EXPECT_EQ(only().calls, 1);
   const double product = 2.0 * kTokens * kVocabulary * kWidth;
-  EXPECT_EQ(only().flops(), product);
+  for (const Isa isa : {Isa::kReference, detected_isa()}) {
+    Context ctx(Threads(2), scratch_, isa);
+    ctx.set_trace(&trace_);
+    trace_.clear();
+    vocabulary_loss(ctx, h, {&forward, nullptr}, targets, 0, loss, {}, {});
+    EXPECT_EQ(only().op, "vocabulary_loss");
+    EXPECT_EQ(only().calls, 1);
+    EXPECT_EQ(only().flops(), product) << name_of(isa);
 
-  trace_.clear();
-  vocabulary_loss(ctx_, h, {&forward, &transposed}, targets, 1, loss,
-                  tensor(DType::kF32, kTokens, kWidth), tensor(DType::kF32, kVocabulary, kWidth));
-  EXPECT_EQ(only().flops(), 3 * product) << "logits, gradients of h and of the table";
+    trace_.clear();
+    vocabulary_loss(ctx, h, {&forward, &transposed}, targets, 1, loss, dh, dtable);
+    EXPECT_EQ(only().flops(), 3 * product)
+        << "logits, gradients of h and of the table, " << name_of(isa);
+  }
 }
 
 TEST_F(TraceTest, NewtonSchulzCountsHalfOfItsSymmetricProducts) {
@@ -112,6 +119,8 @@ TEST_F(TraceTest, NewtonSchulzCountsHalfOfItsSymmetricProducts) {
   const double step =
       kRows * (kRows + 1) * kCols + kRows * (kRows + 1) * kRows + 2 * kRows * kRows * kCols;
   EXPECT_DOUBLE_EQ(only().flops(), 5 * step);
+  EXPECT_DOUBLE_EQ(newton_schulz_flops(24, 40, 5), 5 * step);
+  EXPECT_DOUBLE_EQ(newton_schulz_flops(40, 24, 5), 5 * step);
 }
 
 TEST_F(TraceTest, VisiblePairsAreThoseThatTheMaskLeaves) {
