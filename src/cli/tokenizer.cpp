@@ -6,6 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -21,22 +24,39 @@ constexpr const char* kTokenizerHelp =
 
 nlohmann::json description_of(const data::Tokenizer& tokenizer) {
   const data::SpecialIds special = tokenizer.special();
-  return {{"kind", data::name_of(tokenizer.kind())},
-          {"vocab_size", tokenizer.vocab_size()},
-          {"identity", tokenizer.identity()},
-          {"unk", special.unk},
-          {"bos", special.bos},
-          {"eos", special.eos},
-          {"pad", special.pad}};
+  nlohmann::json description = {{"kind", data::name_of(tokenizer.kind())},
+                                {"vocab_size", tokenizer.vocab_size()},
+                                {"identity", tokenizer.identity()},
+                                {"unk", special.unk},
+                                {"bos", special.bos},
+                                {"eos", special.eos},
+                                {"pad", special.pad}};
+  for (const auto& [step, how] : tokenizer.steps()) description[step] = how;
+  return description;
 }
 
-void print_description(const data::Tokenizer& tokenizer, bool json) {
-  const nlohmann::json description = description_of(tokenizer);
+/// How the tokenizer splits a text: the words, and the pieces that these become.
+void describe_text(const data::Tokenizer& tokenizer, const std::string& text,
+                   nlohmann::json& description) {
+  description["words"] = tokenizer.words(text);
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  description["ids"] = ids;
+  description["pieces"] = nlohmann::json::array();
+  for (const int32_t id : ids) description["pieces"].push_back(tokenizer.piece(id));
+}
+
+void print_description(const nlohmann::json& description, bool json) {
   if (json) return print_json(description);
   for (const auto& [key, value] : description.items()) {
+    if (value.is_array()) {
+      // Of what a text becomes, one a line.
+      print(fmt::format("{}\n", key));
+      for (const auto& item : value) print(fmt::format("  {}\n", item.dump()));
+      continue;
+    }
     const bool absent = value.is_number_integer() && value.get<int64_t>() < 0;
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    print(fmt::format("{:<12}{}\n", key, absent ? "none" : text));
+    print(fmt::format("{:<15}{}\n", key, absent ? "none" : text));
   }
 }
 
@@ -67,7 +87,7 @@ void add_training(CLI::App& group) {
     files.warn_ignored();
     const auto tokenizer =
         data::train_sentencepiece(*files.read(), options->training, options->out);
-    print_description(*tokenizer, options->json);
+    print_description(description_of(*tokenizer), options->json);
   });
 }
 
@@ -112,20 +132,29 @@ void add_decode(CLI::App& group) {
 void add_inspect(CLI::App& group) {
   struct Options {
     fs::path tokenizer;
+    std::optional<std::string> text;
     bool pieces = false;
     bool json = false;
   };
-  CLI::App* verb = add_verb(group, "inspect", "Show what a tokenizer is",
-                            "tokenizer inspect runs/demo/model --pieces");
+  CLI::App* verb =
+      add_verb(group, "inspect", "Show what a tokenizer does, and how it splits a text",
+               "tokenizer inspect runs/demo/model --text \"In the beginning\"");
   auto options = std::make_shared<Options>();
   verb->add_option("T", options->tokenizer, kTokenizerHelp)->required();
+  CLI::Option* text =
+      verb->add_option("--text", options->text, "Show the words, ids and pieces of this text");
   CLI::Option* pieces =
       verb->add_flag("--pieces", options->pieces, "List every id and its piece as a JSON string");
+  pieces->excludes(text);
   verb->add_flag("--json", options->json, "Print one JSON object instead of text")
       ->excludes(pieces);
   verb->callback([options] {
     const auto tokenizer = data::load_tokenizer(options->tokenizer);
-    if (!options->pieces) return print_description(*tokenizer, options->json);
+    if (!options->pieces) {
+      nlohmann::json description = description_of(*tokenizer);
+      if (options->text) describe_text(*tokenizer, *options->text, description);
+      return print_description(description, options->json);
+    }
     for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
       print(fmt::format("{}\t{}\n", id, nlohmann::json(tokenizer->piece(id)).dump()));
     }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
+#include "data/hf/byte_level.h"
 #include "data/utf8.h"
 
 namespace athanor::data {
@@ -17,25 +18,6 @@ constexpr int32_t kBos = 256;
 constexpr int32_t kEos = 257;
 constexpr const char* kBosText = "<s>";
 constexpr const char* kEosText = "</s>";
-
-/// The character that stands for a byte in byte-level vocabularies (GPT-2's table): printable
-/// Latin-1 characters stand for themselves, the other bytes, in order, for the characters from
-/// U+0100 on.
-std::array<std::string, 256> byte_characters() {
-  std::array<std::string, 256> characters;
-  int beyond = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
-    const int code = printable ? byte : 256 + beyond++;
-    if (code < 0x80) {
-      characters[byte] = static_cast<char>(code);
-    } else {
-      characters[byte] = {static_cast<char>(0xC0 | code >> 6),
-                          static_cast<char>(0x80 | (code & 63))};
-    }
-  }
-  return characters;
-}
 
 Json special_token(int32_t id, const char* text) {
   return {{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
@@ -111,7 +93,7 @@ class ByteTokenizer : public Tokenizer {
 
 std::string byte_tokenizer_json() {
   Json vocabulary = Json::object();
-  const std::array<std::string, 256> characters = byte_characters();
+  const std::array<std::string, 256>& characters = hf::byte_characters();
   for (int byte = 0; byte < 256; ++byte) vocabulary[characters[byte]] = byte;
   const Json level = {{"type", "ByteLevel"},
                       {"add_prefix_space", false},
@@ -141,6 +123,8 @@ std::string byte_tokenizer_json() {
 }
 
 bool is_byte_tokenizer_json(std::string_view content) {
+  // Ordered objects find keys slowly: a vocabulary of thousands is not even parsed.
+  if (content.size() > 4 * byte_tokenizer_json().size()) return false;
   const Json theirs = Json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (!theirs.is_object()) return false;
   const Json ours = Json::parse(byte_tokenizer_json());

@@ -20,6 +20,10 @@ std::vector<std::pair<std::string, std::string>> model_tokenizer_files(
                             [](const auto& file) { return file.first == kFile; });
   if (found == files.end()) found = files.insert(files.end(), {kFile, "{}"});
   auto config = nlohmann::ordered_json::parse(found->second);
+  const TextSettings said = parse_text_settings(found->second, kFile);
+  if (config.contains(kBos) && said.bos == settings.bos && said.sequence == settings.sequence) {
+    return files;  // a file of others that says the same already stays as it is, byte for byte
+  }
   config[kBos] = settings.bos;
   if (settings.sequence) config[kSequence] = *settings.sequence;
   found->second = config.dump(2) + "\n";

@@ -60,9 +60,7 @@ void encode_lines(const Tokenizer& tokenizer, const fs::path& jsonl, bool specia
   size_t bytes = 0;
   const auto encode = [&] {
     for (std::vector<int32_t>& ids : encode_all(tokenizer, texts, threads)) {
-      const SpecialIds marks = tokenizer.special();
-      if (special && marks.bos >= 0) ids.insert(ids.begin(), marks.bos);
-      if (special && marks.eos >= 0) ids.push_back(marks.eos);
+      if (special) tokenizer.add_special(ids);
       sink(fmt::format("{{\"ids\":[{}]}}\n", fmt::join(ids, ",")));
     }
     texts.clear();

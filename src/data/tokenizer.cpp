@@ -5,28 +5,50 @@
 #include <algorithm>
 
 #include "data/byte_tokenizer.h"
+#include "data/hf/tokenizer.h"
 #include "data/sentencepiece_model.h"
 #include "data/sentencepiece_tokenizer.h"
+#include "data/utf8.h"
 
 namespace athanor::data {
 namespace {
 
 constexpr const char* kModelFile = "tokenizer.model";
+constexpr const char* kBlank = " \t\r\n";
 constexpr const char* kJsonFile = "tokenizer.json";
+constexpr size_t kPartBytes = size_t{1} << 19;  // of a long text: enough to forget what a cut costs
 
-std::unique_ptr<Tokenizer> load_content(std::string content, const std::string& name) {
-  if (looks_like_sentencepiece(content)) return make_sentencepiece(std::move(content), name);
-  const size_t first = content.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && content[first] == '{') {
+/// A tokenizer.json and the files that belong to it.
+TokenizerFiles hf_files(std::string content, const fs::path& file) {
+  TokenizerFiles files = {{kJsonFile, std::move(content)}};
+  if (file.filename() != kJsonFile) return files;
+  std::error_code ignored;
+  for (const char* name : kTokenizerCompanions) {
+    const fs::path companion = file.parent_path() / name;
+    if (fs::exists(companion, ignored)) files.emplace_back(name, read_file(companion));
+  }
+  return files;
+}
+
+/// True for an object's begin. A line break in front of it is also how a SentencePiece model begins.
+bool begins_as_json(std::string_view content) {
+  const size_t brace = content.find_first_not_of(kBlank);
+  if (brace == std::string_view::npos || content[brace] != '{') return false;
+  const size_t next = content.find_first_not_of(kBlank, brace + 1);
+  return next != std::string_view::npos && (content[next] == '"' || content[next] == '}');
+}
+
+std::unique_ptr<Tokenizer> load_content(std::string content, const fs::path& file) {
+  const std::string name = file.string();
+  if (!begins_as_json(content) && looks_like_sentencepiece(content))
+    return make_sentencepiece(std::move(content), name);
+  if (content.find_first_not_of(kBlank) != std::string::npos &&
+      content[content.find_first_not_of(kBlank)] == '{') {
     if (is_byte_tokenizer_json(content)) return make_byte_tokenizer();
-    throw data_error(
-        name +
-        ": a JSON file, but not the byte tokenizer's; of Hugging Face's tokenizer.json files only "
-        "that one is read: give the SentencePiece tokenizer.model instead");
+    return make_hf_tokenizer(hf_files(std::move(content), file), name);
   }
   throw data_error(
-      name +
-      ": not a tokenizer; known are SentencePiece models and the byte tokenizer's tokenizer.json");
+      name + ": not a tokenizer; known are SentencePiece models and Hugging Face's tokenizer.json");
 }
 
 }  // namespace
@@ -43,13 +65,23 @@ const char* name_of(TokenizerKind kind) {
   throw bug("a tokenizer kind without a name");
 }
 
-std::vector<int32_t> Tokenizer::encode_with_special(std::string_view text) const {
-  std::vector<int32_t> ids = encode(text);
+void Tokenizer::add_special(std::vector<int32_t>& ids) const {
   const SpecialIds ends = special();
   if (ends.bos >= 0) ids.insert(ids.begin(), ends.bos);
   if (ends.eos >= 0) ids.push_back(ends.eos);
+}
+
+std::vector<int32_t> Tokenizer::encode_with_special(std::string_view text) const {
+  std::vector<int32_t> ids = encode(text);
+  add_special(ids);
   return ids;
 }
+
+std::vector<std::string> Tokenizer::words(std::string_view text) const {
+  return {std::string(text)};
+}
+
+std::vector<size_t> Tokenizer::safe_cuts(std::string_view, size_t) const { return {}; }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   const std::unique_ptr<StreamDecoder> stream = stream_decoder(skip_special);
@@ -68,7 +100,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
           fmt::format("{}: no {} and no {} in this folder", path.string(), kModelFile, kJsonFile));
     }
   }
-  return load_content(read_file(file), file.string());
+  return load_content(read_file(file), file);
 }
 
 bool holds_tokenizer(const fs::path& folder) {
@@ -79,10 +111,35 @@ bool holds_tokenizer(const fs::path& folder) {
 std::vector<std::vector<int32_t>> encode_all(const Tokenizer& tokenizer,
                                              std::span<const std::string> texts,
                                              const Threads& threads) {
-  std::vector<std::vector<int32_t>> ids(texts.size());
-  threads.run(static_cast<int64_t>(texts.size()), [&](int64_t i, int) {
-    ids[static_cast<size_t>(i)] = tokenizer.encode(texts[static_cast<size_t>(i)]);
+  struct Part {
+    size_t text, begin, end;
+  };
+  std::vector<Part> parts;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    size_t begin = 0;
+    if (texts[i].size() >= 2 * kPartBytes && valid_utf8_prefix(texts[i]) == texts[i].size()) {
+      for (const size_t cut : tokenizer.safe_cuts(texts[i], kPartBytes)) {
+        parts.push_back({i, begin, cut});
+        begin = cut;
+      }
+    }
+    parts.push_back({i, begin, texts[i].size()});
+  }
+  std::vector<std::vector<int32_t>> encoded(parts.size());
+  threads.run(static_cast<int64_t>(parts.size()), [&](int64_t i, int) {
+    const Part& part = parts[static_cast<size_t>(i)];
+    encoded[static_cast<size_t>(i)] = tokenizer.encode(
+        std::string_view(texts[part.text]).substr(part.begin, part.end - part.begin));
   });
+  std::vector<std::vector<int32_t>> ids(texts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::vector<int32_t>& whole = ids[parts[i].text];
+    if (whole.empty()) {
+      whole = std::move(encoded[i]);
+    } else {
+      whole.insert(whole.end(), encoded[i].begin(), encoded[i].end());
+    }
+  }
   return ids;
 }
 

@@ -1,4 +1,4 @@
-// Tokenizers: text to ids and back. Raw bytes, and SentencePiece through its library.
+// Tokenizers: text to ids and back. Raw bytes, SentencePiece through its library, and Hugging Face's tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +54,20 @@ class Tokenizer {
   /// SentencePiece cannot tell U+2581 "▁" from a space. The length is not limited; memory is linear
   /// in it, time nearly so. Throws data_error with the byte offset where `text` is not UTF-8.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  /// [bos] + encode(text) + [eos], each where the tokenizer has it.
+  /// Puts the special ids around those of a text: the ones a tokenizer.json's template says, else BOS and EOS, each
+  /// where the tokenizer has it.
+  virtual void add_special(std::vector<int32_t>& ids) const;
+  /// encode(text), then add_special().
   std::vector<int32_t> encode_with_special(std::string_view text) const;
+
+  /// The words that `text` is cut into before the model encodes each by itself, special tokens among them; the whole text
+  /// where there is no such step. For `tokenizer inspect`.
+  virtual std::vector<std::string> words(std::string_view text) const;
+  /// What is done to a text, (step, how), in order; nothing where that goes without saying.
+  virtual std::vector<std::pair<std::string, std::string>> steps() const { return {}; }
+  /// Where a long text may be cut so that the ids of its parts, one after the other, are those of the whole: the first such
+  /// place in each `part_bytes`. A function of the text alone.
+  virtual std::vector<size_t> safe_cuts(std::string_view text, size_t part_bytes) const;
 
   /// The text of `ids`, always UTF-8: bytes that make no character become U+FFFD each. Special ids
   /// are skipped, or spelled ("</s>") by the byte tokenizer when `skip_special` is false;
@@ -74,14 +86,16 @@ class Tokenizer {
 /// Ids 0–255 are the bytes of UTF-8, 256 is <s> and 257 </s>.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
-/// Loads by content, whatever the name: a SentencePiece model file, our byte `tokenizer.json`, or a
-/// folder (a model, a checkpoint, a pack, …) that holds `tokenizer.model` or `tokenizer.json`.
+/// Loads by content, whatever the name: a SentencePiece model file, a `tokenizer.json`, or a folder (a
+/// model, a checkpoint, a pack, …) that holds `tokenizer.model` or `tokenizer.json`. What lies beside a
+/// file of the name tokenizer.json (tokenizer_config.json …) belongs to it.
 /// data_error when it is missing, damaged or of a kind that is not known.
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path);
 /// True when `folder` holds a file by which load_tokenizer would go.
 bool holds_tokenizer(const fs::path& folder);
 
-/// encode() of each text, spread over `threads`; the result does not depend on their number.
+/// encode() of each text, spread over `threads`, a long one in parts where that is safe; the result does not depend on
+/// their number.
 std::vector<std::vector<int32_t>> encode_all(const Tokenizer& tokenizer,
                                              std::span<const std::string> texts,
                                              const Threads& threads);
