@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/files.h"
 #include "infer/tiny_model.h"
+#include "support/golden.h"
 #include "support/program.h"
 
 namespace athanor::test {
@@ -33,6 +35,32 @@ std::string english() {
             " jumps over the lazy dog, and the dog sleeps on.\n";
   }
   return text;
+}
+
+TEST(TokenizerVerb, ReadsHuggingFaceFilesAndShowsWhatTheyDo) {
+  const auto golden = golden_folder("tokenizers_sample/bytelevel-gpt2");
+  ASSERT_TRUE(golden.has_value());
+  const ScratchFolder folder;
+  const std::string copy = folder.write("any.name", read_file(*golden / "tokenizer.json")).string();
+  const json shown = json::parse(
+      athanor({"tokenizer", "inspect", copy, "--text", "The cat's <|endoftext|>", "--json"}).out);
+  EXPECT_EQ(shown.at("vocab_size"), 2001);
+  EXPECT_EQ(shown.at("merges"), "1744");
+  EXPECT_EQ(shown.at("eos"), 2000);
+  EXPECT_NE(shown.at("pre_tokenizer").get<std::string>().find("ByteLevel"), std::string::npos);
+  EXPECT_EQ(shown.at("words"), (json{"The", " cat", "'s", " ", "<|endoftext|>"}));
+  EXPECT_EQ(shown.at("ids").size(), shown.at("pieces").size());
+  EXPECT_EQ(shown.at("ids").back(), 2000);
+  EXPECT_NE(athanor({"tokenizer", "inspect", copy, "--text", "a"}).out.find("words\n  \"a\"\n"),
+            std::string::npos);
+  const std::string texts = folder.write("t.jsonl", jsonl({"The cat's", ""}));
+  const auto encoded = athanor({"tokenizer", "encode", copy, "--jsonl", texts});
+  ASSERT_EQ(encoded.code, 0) << encoded.err;
+  const std::string ids = folder.write("i.jsonl", encoded.out).string();
+  const auto decoded = objects(athanor({"tokenizer", "decode", copy, "--jsonl", ids}).out);
+  EXPECT_EQ(decoded.at(0).at("text"), "The cat's");
+  expect_refusal(athanor({"tokenizer", "inspect", folder.write("bad", "{\"model\": {}}").string()}),
+                 3, "bad: model has no vocab");
 }
 
 TEST(TokenizerVerb, TrainsEncodesAndDecodesWithoutLoss) {

@@ -1,9 +1,11 @@
 // tokenizer.json as a whole: what is refused, what hostile texts do, and that neither threads nor cuts change an id.
 #include <fmt/format.h>
 
+#include "data/documents.h"
 #include "data/hf/tokenizer.h"
 #include "data/text_settings.h"
 #include "data/tokenizer_export.h"
+#include "data/tokenizer_train.h"
 #include "data/utf8.h"
 #include "hf_files.h"
 #include "testing.h"
@@ -203,6 +205,27 @@ TEST(HfTokenizer, UnknownCharactersAreFusedOrDropped) {
   EXPECT_EQ(make_hf(json)->encode("xaxxb"), (std::vector<int32_t>{0, 1, 0, 0, 2}));
   json["model"]["fuse_unk"] = true;
   EXPECT_EQ(make_hf(json)->encode("xaxxb"), (std::vector<int32_t>{0, 1, 0, 2}));
+}
+
+TEST(HfTokenizer, ReadsWhatIsWrittenForASentencePieceModel) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> texts = sample_corpus(200, 1);
+  const auto documents = read_texts(texts);
+  const auto bpe = train_sentencepiece(*documents, {.kind = TokenizerKind::kBpe, .vocab_size = 700},
+                                       folder / "t");
+  const auto files = bpe->files();
+  ASSERT_EQ(files[1].first, "tokenizer.json");
+  const auto tokenizer = make_hf_tokenizer({files[1], files[2]}, "t.json");
+  EXPECT_EQ(tokenizer->vocab_size(), bpe->vocab_size());
+  EXPECT_EQ(tokenizer->special().eos, bpe->special().eos);
+  std::vector<std::string> all = sample_corpus(30, 7);
+  for (const std::string& text : hostile_texts()) {
+    if (text.find("</s>") == std::string::npos) all.push_back(text);  // which is a token there
+  }
+  for (const std::string& text : all) {
+    ASSERT_EQ(tokenizer->encode(text), bpe->encode(text)) << text;
+    ASSERT_EQ(tokenizer->decode(bpe->encode(text)), text);
+  }
 }
 
 TEST(HfTokenizer, ItsFilesGoAlongByteForByte) {

@@ -86,7 +86,7 @@ int32_t AddedTokenMatcher::longest(std::string_view text, size_t at, size_t& end
 void AddedTokenMatcher::each_part(
     std::string_view text, FunctionRef<void(size_t begin, size_t end, int32_t id)> part) const {
   size_t done = 0;
-  size_t at = 0;
+  size_t at = empty() ? text.size() : 0;
   while (at < text.size()) {
     if (roots_[static_cast<unsigned char>(text[at])] < 0) {
       ++at;

@@ -134,14 +134,9 @@ void Bpe::encode_part(std::string_view part, size_t readable, BpeState& state,
     return append(state.ids, ids);
   }
   const WordCache::Key key = WordCache::key_of(part, readable);
-  WordCache::Entry& entry = state.cache.at(key);
-  if (entry.key == key) {
-    int32_t* room = ids.room(WordCache::kMostIds);
-    std::memcpy(room, entry.ids, sizeof entry.ids);
-    size_t count = 0;
-    while (count < WordCache::kMostIds && entry.ids[count] >= 0) ++count;
-    ids.advance(count);
-    return;
+  if (const WordCache::Entry* known = state.cache.find(key)) {
+    std::memcpy(ids.room(WordCache::kMostIds), known->ids, sizeof known->ids);
+    return ids.advance(known->count());
   }
   std::optional<int32_t> whole;
   if (ignore_merges_) whole = whole_word(part);
@@ -151,11 +146,10 @@ void Bpe::encode_part(std::string_view part, size_t readable, BpeState& state,
     merge(part, state);
   }
   append(state.ids, ids);
-  if (state.ids.size() <= WordCache::kMostIds) {
-    entry = {};
-    entry.key = key;
-    std::copy(state.ids.begin(), state.ids.end(), entry.ids);
-  }
+  if (state.ids.empty() || state.ids.size() > WordCache::kMostIds) return;
+  WordCache::Entry entry{.key = key};
+  std::copy(state.ids.begin(), state.ids.end(), entry.ids);
+  state.cache.insert(entry);
 }
 
 void Bpe::merge(std::string_view part, BpeState& state) const {

@@ -1,15 +1,18 @@
 // Words that were encoded before, and their ids.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace athanor::data::hf {
 
-/// A direct-mapped cache of words of at most kLongestWord bytes that become at most kMostIds tokens; nearly all words of
-/// real text are so. An entry is half a cache line. Not for use from several threads.
+/// A cache of words of at most kLongestWord bytes that become one to kMostIds tokens; nearly all words of real text are so.
+/// A word has one of two places in one cache line: it comes into the second, and into the first, where rare words do not
+/// drive it out, when it is met again. Not for use from several threads.
 class WordCache {
  public:
   static constexpr size_t kLongestWord = 15;
@@ -21,11 +24,12 @@ class WordCache {
     bool operator==(const Key&) const = default;
   };
   struct Entry {
-    Key key{0, 0};  // of length 0: no word
-    int32_t ids[kMostIds] = {-1, -1, -1, -1};
+    Key key{0, 0};                             // of length 0: no word
+    int32_t ids[kMostIds] = {-1, -1, -1, -1};  // -1 behind the last
+    size_t count() const { return 1 + (ids[1] >= 0) + (ids[2] >= 0) + (ids[3] >= 0); }
   };
 
-  WordCache() : entries_(std::make_unique<Entry[]>(kEntries)) {}
+  WordCache() : sets_(std::make_unique<Set[]>(kSets)) {}
 
   /// The key of a word of 1 to kLongestWord bytes. `readable` bytes from word.data() on may be read.
   static Key key_of(std::string_view word, size_t readable) {
@@ -45,18 +49,30 @@ class WordCache {
     key.high |= static_cast<uint64_t>(word.size()) << 56;
     return key;
   }
-  /// The entry that holds the word, or would.
-  Entry& at(const Key& key) {
+  /// The entry of a word; null where it is not known.
+  const Entry* find(const Key& key) {
+    Set& set = set_of(key);
+    if (set.often.key == key) return &set.often;
+    if (set.once.key != key) return nullptr;
+    std::swap(set.often, set.once);
+    return &set.often;
+  }
+  void insert(const Entry& entry) { set_of(entry.key).once = entry; }
+
+ private:
+  struct alignas(64) Set {
+    Entry often, once;
+  };
+  static constexpr int kSetBits = 14;  // 1 MB: about a core's second cache
+  static constexpr size_t kSets = size_t{1} << kSetBits;
+
+  Set& set_of(const Key& key) {
     uint64_t hash = key.low * 0x9E3779B97F4A7C15 ^ key.high * 0xC2B2AE3D27D4EB4F;
     hash ^= hash >> 29;
     hash *= 0xBF58476D1CE4E5B9;
-    return entries_[hash >> (64 - kEntryBits)];
+    return sets_[hash >> (64 - kSetBits)];
   }
-
- private:
-  static constexpr int kEntryBits = 15;  // 1 MB: about a core's second cache
-  static constexpr size_t kEntries = size_t{1} << kEntryBits;
-  std::unique_ptr<Entry[]> entries_;
+  std::unique_ptr<Set[]> sets_;
 };
 
 }  // namespace athanor::data::hf
