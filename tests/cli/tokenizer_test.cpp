@@ -60,7 +60,7 @@ TEST(TokenizerVerb, ReadsHuggingFaceFilesAndShowsWhatTheyDo) {
   const auto decoded = objects(athanor({"tokenizer", "decode", copy, "--jsonl", ids}).out);
   EXPECT_EQ(decoded.at(0).at("text"), "The cat's");
   expect_refusal(athanor({"tokenizer", "inspect", folder.write("bad", "{\"model\": {}}").string()}),
-                 3, "bad: model has no vocab");
+                 3, "bad: model.vocab is empty");
 }
 
 TEST(TokenizerVerb, TrainsEncodesAndDecodesWithoutLoss) {
