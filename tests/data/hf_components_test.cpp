@@ -65,11 +65,11 @@ TEST(HfNormalizer, MarksAfterUnicode9StayWhereTheyAre) {
   EXPECT_EQ(normalized({{"type", "NFC"}}, "q\u0301\u0316"), "q\u0316\u0301");
 }
 
-TEST(HfNormalizer, AThousandMarksInARowAreSortedAsFewAre) {
+TEST(HfNormalizer, AMillionMarksInARowAreSortedAsFewAre) {
   std::string text = "a";
   std::string expected = "a";
   std::string above;
-  for (int i = 0; i < 200000; ++i) {
+  for (int i = 0; i < 1000000; ++i) {
     text += "\u0302\u0316";
     expected += "\u0316";
     above += "\u0302";

@@ -205,6 +205,12 @@ TEST(HfTokenizer, UnknownCharactersAreFusedOrDropped) {
   EXPECT_EQ(make_hf(json)->encode("xaxxb"), (std::vector<int32_t>{0, 1, 0, 0, 2}));
   json["model"]["fuse_unk"] = true;
   EXPECT_EQ(make_hf(json)->encode("xaxxb"), (std::vector<int32_t>{0, 1, 0, 2}));
+  // Also in words so long that they are cut where no merge joins: never between two that are unknown.
+  const std::string ascii(30, 'x');
+  EXPECT_EQ(make_hf(json)->encode("a" + ascii + "b"), (std::vector<int32_t>{1, 0, 2}));
+  std::string others;
+  for (int i = 0; i < 20; ++i) others += "\u00E9";
+  EXPECT_EQ(make_hf(json)->encode("a" + others + "b"), (std::vector<int32_t>{1, 0, 2}));
 }
 
 TEST(HfTokenizer, ReadsWhatIsWrittenForASentencePieceModel) {
