@@ -36,7 +36,7 @@ TEST(Gelu, EqualsTheTwin) {
   }
 }
 
-TEST(Gelu, IsWithinFourUlpFromTailToTail) {
+TEST(Gelu, IsWithin6em7OfItselfFromTailToTail) {
   std::vector<float> x, y;
   for (float v = -13.0f; v < 13.0f; v += 0.0037f) x.push_back(v);
   for (const float v : {0.0f, -0.0f, 1e-20f, -1e-20f, 1e10f, -1e10f, 3e38f}) x.push_back(v);
@@ -45,13 +45,12 @@ TEST(Gelu, IsWithinFourUlpFromTailToTail) {
   Arena scratch("scratch");
   scratch.reserve(64);
   for (const Isa isa : instruction_sets()) {
-    // Without a fused multiply-add the square in the exponent keeps its rounding.
-    const double ulps = isa == Isa::kPortable ? 60 : 6;
     Context ctx(Threads(1), scratch, isa);
     gelu(ctx, Tensor::of(x.data(), {n}), Tensor::of(y.data(), {n}));
     for (size_t i = 0; i < x.size(); ++i) {
       const double exact = x[i] * 0.5 * std::erfc(-static_cast<double>(x[i]) * M_SQRT1_2);
-      ASSERT_NEAR(y[i], exact, ulps * 0x1p-23 * std::abs(exact) + 1e-38)
+      // Below x = −12.9 Φ(x) is subnormal and has a unit of its own.
+      ASSERT_NEAR(y[i], exact, 6e-7 * std::abs(exact) + 0x1p-149 * std::abs(x[i]))
           << name_of(isa) << " at " << x[i];
     }
   }
