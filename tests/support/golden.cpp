@@ -22,15 +22,29 @@ bool is_input(const std::string& name) {
          name == "position_ids" || name == "attention_mask" || name == "loss";
 }
 
-void expect_output(const std::string& name, const Values& mine, const Values& reference) {
+// What a router margin is measured against. It is p₁ + b₁ − (p₂ + b₂), and its error that of the
+// two probabilities, a millionth of them like every activation's, however near to one another they
+// come. With tokens enough the tensor's largest margin is of their size. With one token (odd's
+// vectors_t1: a margin of 0.007 between probabilities near 0.27) it is not: there the stored margin
+// itself is 1.4e-7, or 1.9e-5 of the margin, off its fp64 value, which is all of the tolerance.
+double margin_scale(const Values& margin, const std::map<std::string, Values>& reference,
+                    const std::string& name) {
+  const auto applied = reference.find(name.substr(0, name.rfind('.')) + ".expert_prob");
+  const double probability = applied == reference.end() ? 0 : largest(applied->second.reals);
+  return std::max(largest(margin.reals), probability);
+}
+
+void expect_output(const std::string& name, const Values& mine,
+                   const std::map<std::string, Values>& references) {
+  const Values& reference = references.at(name);
   if (reference.integral) {
     EXPECT_EQ(mine.integers, reference.integers) << name;
   } else if (name == "logits") {
     EXPECT_LE(max_difference(mine.reals, reference.reals), kLogitsTolerance) << name;
   } else if (name.ends_with("router_margin")) {
-    // A difference of two probabilities plus biases, which can be tiny: it carries their error, so
-    // it is measured against their scale, 1.
-    EXPECT_LE(max_difference(mine.reals, reference.reals), kActivationTolerance) << name;
+    EXPECT_LE(max_difference(mine.reals, reference.reals),
+              kActivationTolerance * margin_scale(reference, references, name))
+        << name;
   } else {
     EXPECT_LE(relative_difference(mine.reals, reference.reals), kActivationTolerance) << name;
   }
@@ -156,7 +170,7 @@ int expect_outputs(const std::map<std::string, Values>& mine,
       ADD_FAILURE() << name << " is missing or has another size";
       continue;
     }
-    expect_output(name, found->second, values);
+    expect_output(name, found->second, reference);
     ++compared;
   }
   return compared;
