@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
+#include <limits>
+#include <optional>
 
 #include "lab.h"
 
@@ -90,9 +93,21 @@ struct Result {
   std::map<std::string, std::vector<double>> seen;
 };
 
-Result run(const Case& drawn, ops::Precision precision, ops::Isa isa, uint64_t values,
-           bool forced) {
+/// One step of the model that `values` draws. `shuffle` other than 0 moves every parameter within
+/// its own rounding, fp32's or bf16's: the model stays, and all that follows rounds otherwise.
+Result run(const Case& drawn, ops::Precision precision, ops::Isa isa, uint64_t values, bool forced,
+           uint64_t shuffle = 0) {
   Lab lab(drawn.config, precision, values, {}, 2, isa);
+  if (shuffle > 0) {
+    RandomStream random(values, stream_of("shuffle", shuffle));
+    const double most = precision == ops::Precision::kBf16 ? 0x1p-9 : 0x1p-24;
+    for (const Parameter& p : lab.parameters->all()) {
+      for (int64_t i = 0; i < p.value.numel(); ++i) {
+        set(p.value, i, get(p.value, i) * (1 + most * (2 * random.uniform() - 1)));
+      }
+    }
+    lab.parameters->touch();
+  }
   if (forced) {  // every token of layer l to one class, so that rounding cannot reroute it
     for (int64_t l = 0; l < drawn.config.layers; ++l) {
       const int64_t favoured = (l + static_cast<int64_t>(values)) % drawn.config.experts;
@@ -112,6 +127,9 @@ Result run(const Case& drawn, ops::Precision precision, ops::Isa isa, uint64_t v
   return result;
 }
 
+/// The bound of the reference vectors for an activation (golden/README.md).
+constexpr double kNearTie = 2e-5;
+
 /// True when both routed every token alike; a token may differ only where the choice is a near tie.
 bool routed_alike(const Result& a, const Result& reference) {
   bool alike = true;
@@ -120,29 +138,31 @@ bool routed_alike(const Result& a, const Result& reference) {
     const auto& margins = reference.seen.at(name.substr(0, name.size() - 6) + "router_margin");
     for (size_t t = 0; t < experts.size() && alike; ++t) {
       if (a.seen.at(name)[t] == experts[t]) continue;
-      EXPECT_LT(margins[t], 1e-4) << name << " of token " << t << " differs, which is no near tie";
+      EXPECT_LT(margins[t], kNearTie)
+          << name << " of token " << t << " differs, which is no near tie";
       alike = false;
     }
   }
   return alike;
 }
 
-/// The largest error of a gradient, and the largest value that it should have.
-struct Error64 {
-  double error = 0;
-  double largest = 0;
-};
-
-Error64 compare(const std::vector<double>& gradient, const std::vector<double>& expected) {
-  Error64 e;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    e.largest = std::max(e.largest, std::abs(expected[i]));
-    e.error = std::max(e.error, std::abs(gradient[i] - expected[i]));
-  }
-  return e;
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (const double x : values) most = std::max(most, std::abs(x));
+  return most;
 }
 
-/// ‖Δ‖/‖g‖ over all gradients. (A model that is sure of its targets has next to none: the floor.)
+double largest_error(const std::vector<double>& values, const std::vector<double>& expected) {
+  double most = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(values[i] - expected[i]);
+    if (std::isnan(error)) return std::numeric_limits<double>::infinity();
+    most = std::max(most, error);
+  }
+  return most;
+}
+
+/// ‖Δ‖/‖g‖ over all gradients; 0 where neither model has any (no target).
 double relative_distance(const Result& a, const Result& reference) {
   double squares = 0, error = 0;
   for (const auto& [name, expected] : reference.gradients) {
@@ -151,19 +171,61 @@ double relative_distance(const Result& a, const Result& reference) {
       error += std::pow(a.gradients.at(name)[i] - expected[i], 2);
     }
   }
-  return std::sqrt(error) / std::max(std::sqrt(squares), 1e-3);
+  return error == 0 ? 0 : std::sqrt(error / squares);
 }
 
-// Some draws are ill-conditioned, the norm of a head two wide for one. So a gradient that misses the
-// bound of the reference vectors (golden/README.md: 2e-4 of the tensor's largest) may be as far off
-// as plain arithmetic in the same precision is, and a bit more.
-constexpr double kFactorOverPlain = 8;
+/// The bound of the reference vectors for a gradient, and theirs for a loss near 5, halved
+/// (golden/README.md).
+constexpr double kGradient = 2e-4, kLoss = 1e-6;
+/// No bound from a tensor's own size holds for every geometry: a norm over a width of one is a
+/// sign, with no derivative at all but what cancels; a head two wide makes a norm near zero likely.
+/// How far off a precision is by itself in a geometry shows in plain runs (below). The fast
+/// kernels, which sum in fp32 too, may exceed the worst of them by these factors. In 1600
+/// geometries (8 seeds) fp32 needed 4.0 where it needed any, and in 1200 bf16 1.9.
+constexpr double kFactorFp32 = 6, kFactorBf16 = 3;
+/// Plain runs subtract in fp64 and do not show what p − 1 loses where the answer is sure, and with
+/// it every gradient that comes of it: roundings of 1/T and of the model's other gradients. The
+/// same 1600 geometries needed 3.2 of them.
+constexpr double kRoundings = 8 * 0x1p-24;
 
-/// A norm over a width of one is a sign: where it steps rounding alone decides, and elsewhere it has
-/// no derivative, so that a gradient through it cancels. Such a model shows gross faults only.
-bool has_a_sign(const ModelConfig& c) {
-  return c.hidden == 1 || c.router == 1 || c.heads.size == 1;
-}
+/// The model in a plain implementation of the same precision (the reference kernels: sums in fp64,
+/// rounded where a tensor is stored), from parameters moved within their rounding.
+class Plain {
+ public:
+  Plain(const Case& drawn, ops::Precision precision, uint64_t values, bool forced,
+        const Result& reference)
+      : reference_(reference) {
+    for (uint64_t shuffle = 0; shuffle < kRuns; ++shuffle) {
+      Result result = run(drawn, precision, ops::Isa::kReference, values, forced, shuffle);
+      bool alike = true;
+      for (const auto& [name, seen] : reference.seen) {
+        alike = alike && (!name.ends_with(".expert") || result.seen.at(name) == seen);
+      }
+      if (alike) results_.push_back(std::move(result));
+    }
+  }
+  double loss() const {
+    return most([&](const Result& r) { return std::abs(r.loss - reference_.loss); });
+  }
+  double gradient(const std::string& name) const {
+    return most([&](const Result& r) {
+      return largest_error(r.gradients.at(name), reference_.gradients.at(name));
+    });
+  }
+  double distance() const {
+    return most([&](const Result& r) { return relative_distance(r, reference_); });
+  }
+
+ private:
+  static constexpr uint64_t kRuns = 4;
+  double most(const std::function<double(const Result&)>& error) const {
+    double worst = 0;
+    for (const Result& result : results_) worst = std::max(worst, error(result));
+    return worst;
+  }
+  const Result& reference_;
+  std::vector<Result> results_;
+};
 
 TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
   for (uint64_t index = 0; index < cases(); ++index) {
@@ -175,27 +237,29 @@ TEST(Geometry, Fp32KernelsAgreeWithTheFp64Reference) {
     bool compared = false;
     for (uint64_t attempt = 0; attempt < 5 && !compared; ++attempt) {
       const uint64_t values = 1000 * index + attempt;
-      const auto with = [&](ops::Precision precision, ops::Isa isa) {
-        return run(drawn, precision, isa, values, false);
-      };
-      const Result reference = with(ops::Precision::kFp64, ops::Isa::kReference);
-      const Result fast = with(ops::Precision::kFp32, ops::detected_isa());
+      const Result reference =
+          run(drawn, ops::Precision::kFp64, ops::Isa::kReference, values, false);
+      const Result fast = run(drawn, ops::Precision::kFp32, ops::detected_isa(), values, false);
       if (!routed_alike(fast, reference)) continue;
       compared = true;
-      EXPECT_NEAR(fast.loss, reference.loss, 1e-5 * std::max(1.0, reference.loss));
-      // A gradient that cancels keeps the rounding of its terms: those of p − 1 at the loss, each 1/T
-      // at most, and further down as large as the model's other gradients.
-      double largest = 1.0 / static_cast<double>(drawn.ids.size());
+      double terms = 1.0 / static_cast<double>(drawn.ids.size());
       for (const auto& [name, expected] : reference.gradients) {
-        largest = std::max(largest, compare(expected, expected).largest);
+        terms = std::max(terms, largest(expected));
+      }
+      std::optional<Plain> plain;  // made only where the first bounds do not do
+      const auto allowed = [&](auto error) {
+        if (!plain) plain.emplace(drawn, ops::Precision::kFp32, values, false, reference);
+        return kFactorFp32 * error(*plain);
+      };
+      const double loss_error = std::abs(fast.loss - reference.loss);
+      if (!(loss_error <= kLoss * std::abs(reference.loss))) {
+        EXPECT_LE(loss_error, allowed([](const Plain& p) { return p.loss(); }));
       }
       for (const auto& [name, expected] : reference.gradients) {
-        const Error64 e = compare(fast.gradients.at(name), expected);
-        if (e.error <= 2e-4 * e.largest + (has_a_sign(drawn.config) ? 1e-2 : 1e-6) * largest)
-          continue;
-        const Result plain = with(ops::Precision::kFp32, ops::Isa::kReference);
-        EXPECT_LE(e.error, kFactorOverPlain * compare(plain.gradients.at(name), expected).error)
-            << name << ", largest " << e.largest;
+        const double error = largest_error(fast.gradients.at(name), expected);
+        if (error <= std::max(kGradient * largest(expected), kRoundings * terms)) continue;
+        EXPECT_LE(error, allowed([&](const Plain& p) { return p.gradient(name); }))
+            << name << ", largest " << largest(expected);
       }
     }
     EXPECT_TRUE(compared) << "five draws in a row with a near tie";
@@ -207,21 +271,12 @@ TEST(Geometry, Bf16KernelsAgreeWithTheFp64Reference) {
   for (uint64_t index = 0; index < cases(); ++index) {
     const Case drawn = random_case(index);
     SCOPED_TRACE(describe(drawn, index));
-    const auto with = [&](ops::Precision precision, ops::Isa isa) {
-      return run(drawn, precision, isa, index, true);
-    };
-    const Result reference = with(ops::Precision::kFp64, ops::Isa::kReference);
-    const Result fast = with(ops::Precision::kBf16, ops::detected_isa());
+    const Result reference = run(drawn, ops::Precision::kFp64, ops::Isa::kReference, index, true);
+    const Result fast = run(drawn, ops::Precision::kBf16, ops::detected_isa(), index, true);
     ASSERT_TRUE(routed_alike(fast, reference));
-    const auto tokens = static_cast<double>(drawn.ids.size());
-    const double loss = reference.loss / tokens;
-    const double slack = has_a_sign(drawn.config) ? 0.5 : 0.05;
-    EXPECT_NEAR(fast.loss / tokens, loss, slack + 0.005 * loss);  // logits grow with the loss
-    const double distance = relative_distance(fast, reference);
-    if (distance > 0.05) {
-      const Result plain = with(ops::Precision::kBf16, ops::Isa::kReference);
-      EXPECT_LE(distance, kFactorOverPlain * relative_distance(plain, reference));
-    }
+    const Plain plain(drawn, ops::Precision::kBf16, index, true, reference);
+    EXPECT_LE(std::abs(fast.loss - reference.loss), kFactorBf16 * plain.loss());
+    EXPECT_LE(relative_distance(fast, reference), kFactorBf16 * plain.distance());
     if (testing::Test::HasFailure()) return;
   }
 }
