@@ -179,7 +179,9 @@ TEST_F(Probe, Bf16IsNearAndDiffers) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const double loss = read_vectors(scratch_ / "o").at("loss").reals[0];
   const double reference = read_vectors(model() / "vectors.safetensors").at("loss").reals[0];
-  EXPECT_NEAR(loss, reference, 0.1);
+  // No further off than the reference's own bf16 run of these vectors (transformers 5.24.0 on
+  // torch 2.13.0).
+  EXPECT_NEAR(loss, reference, 0.0028);
   EXPECT_GT(std::abs(loss - reference), 1e-6);
 }
 
