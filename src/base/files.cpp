@@ -200,12 +200,16 @@ void make_directories(const fs::path& folder) {
   for (const fs::path& entry : made) sync_directory(entry.parent_path());
 }
 
-FileLock::FileLock(const fs::path& path, const std::string& in_use_message)
-    : file_(open_checked(path, O_RDWR | O_CREAT, "lock", ExitCode::kUsage)) {
-  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) throw usage_error(in_use_message);
-    throw system_error(errno, "lock", path.string(), ExitCode::kUsage);
-  }
+FileLock::FileLock(const fs::path& path, const std::string& in_use_message) {
+  struct stat locked{}, named{};
+  do {  // a holder may remove the file while it is being waited for: a lock on that one excludes nobody
+    file_ = open_checked(path, O_RDWR | O_CREAT, "lock", ExitCode::kUsage);
+    if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) throw usage_error(in_use_message);
+      throw system_error(errno, "lock", path.string(), ExitCode::kUsage);
+    }
+  } while (fstat(file_.get(), &locked) != 0 || ::stat(path.c_str(), &named) != 0 ||
+           locked.st_ino != named.st_ino || locked.st_dev != named.st_dev);
 }
 
 }  // namespace athanor

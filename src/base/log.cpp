@@ -71,10 +71,12 @@ std::string duration_text(double seconds) {
   return fmt::format("{}d {:02}h", s / 86400, s / 3600 % 24);
 }
 
-Progress::Progress(std::string label, std::string unit, int64_t total)
+Progress::Progress(std::string label, std::string unit, int64_t total, int64_t already)
     : label_(std::move(label)),
       unit_(std::move(unit)),
       total_(total),
+      already_(already),
+      done_(already),
       start_(std::chrono::steady_clock::now()),
       drawn_(start_) {}
 
@@ -114,9 +116,9 @@ void Progress::draw(bool last) {
   if (!detail_.empty()) text += "  " + detail_;
   if (last) {
     text += "  in " + duration_text(passed.count());
-  } else if (total_ > 0 && done_ > 0 && done_ < total_) {
-    const double left =
-        passed.count() * static_cast<double>(total_ - done_) / static_cast<double>(done_);
+  } else if (total_ > 0 && done_ > already_ && done_ < total_) {
+    const double left = passed.count() * static_cast<double>(total_ - done_) /
+                        static_cast<double>(done_ - already_);
     text += "  " + duration_text(left) + " left";
   }
   if (!on_terminal()) {

@@ -17,8 +17,9 @@ bool verbose(std::string_view topic);
 /// Progress on stderr: a bar on a terminal (redrawn at most ten times a second), a line a minute otherwise.
 class Progress {
  public:
-  /// `total` units of `unit`; 0 when unknown.
-  Progress(std::string label, std::string unit, int64_t total);
+  /// `total` units of `unit`; 0 when unknown. `already` of them were done before the clock started: they count as done,
+  /// and not for what the rest will take.
+  Progress(std::string label, std::string unit, int64_t total, int64_t already = 0);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -33,7 +34,8 @@ class Progress {
   std::string label_;
   std::string unit_;
   int64_t total_;
-  int64_t done_ = 0;
+  int64_t already_;
+  int64_t done_;
   std::string detail_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point drawn_;

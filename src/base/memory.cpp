@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/error.h"
 
 namespace athanor {
@@ -58,7 +59,7 @@ void require_memory(const std::string& what, uint64_t bytes) {
 
 std::string size_text(uint64_t bytes) {
   constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  if (bytes < 1024) return counted(bytes, "byte");
   double value = static_cast<double>(bytes) / 1024;
   size_t unit = 0;
   for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;

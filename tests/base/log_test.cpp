@@ -45,6 +45,16 @@ TEST(Log, ProgressWithoutATerminalIsALineAtTheEnd) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "train 100 %  10/10 steps  loss 3.21  in 0s\n");
 }
 
+TEST(Log, ProgressCountsWhatWasDoneBefore) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress("train", "steps", 10, 6);
+    progress.update(8);
+    progress.finish();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "train  80 %  8/10 steps  in 0s\n");
+}
+
 TEST(Log, ProgressOfUnknownLengthShowsNoShare) {
   testing::internal::CaptureStderr();
   {
