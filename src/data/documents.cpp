@@ -43,6 +43,7 @@ class JsonlReader : public DocumentReader {
       return true;
     }
   }
+  std::string origin() const override { return file_.string(); }
 
  private:
   fs::path file_;
@@ -76,6 +77,7 @@ class TextReader : public DocumentReader {
     document.where = place(file_, first_line);
     return true;
   }
+  std::string origin() const override { return file_.string(); }
 
  private:
   void check(std::string_view line) {
@@ -103,7 +105,8 @@ std::unique_ptr<DocumentReader> open_file(const fs::path& file) {
 
 class FilesReader : public DocumentReader {
  public:
-  explicit FilesReader(std::vector<fs::path> files) : files_(std::move(files)) {}
+  FilesReader(fs::path root, std::vector<fs::path> files)
+      : root_(std::move(root)), files_(std::move(files)) {}
   bool next(Document& document) override {
     while (true) {
       if (reader_ == nullptr) {
@@ -114,8 +117,10 @@ class FilesReader : public DocumentReader {
       reader_.reset();
     }
   }
+  std::string origin() const override { return root_.string(); }
 
  private:
+  fs::path root_;
   std::vector<fs::path> files_;
   size_t file_ = 0;
   std::unique_ptr<DocumentReader> reader_;
@@ -134,6 +139,7 @@ class MemoryReader : public DocumentReader {
     }
     return true;
   }
+  std::string origin() const override { return "the texts in memory"; }
 
  private:
   std::span<const std::string> texts_;
@@ -195,7 +201,11 @@ void DocumentFiles::warn_ignored() const {
 }
 
 std::unique_ptr<DocumentReader> DocumentFiles::read() const {
-  return std::make_unique<FilesReader>(files_);
+  return std::make_unique<FilesReader>(root_, files_);
+}
+
+Error no_text_error(const std::string& origin) {
+  return data_error(origin + ": there is no text in it; add some or name another file or folder");
 }
 
 std::unique_ptr<DocumentReader> read_texts(std::span<const std::string> texts) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/files.h"
 
 namespace athanor::data {
@@ -25,13 +26,15 @@ class DocumentReader {
   /// Fills `document` with the next one; false at the end. data_error "FILE:LINE: what" for text
   /// that is not UTF-8 or a line that is not a JSON object with a string `text`.
   virtual bool next(Document& document) = 0;
+  /// The file or folder that is walked, for messages about all of its documents.
+  virtual std::string origin() const = 0;
 };
 
 /// The documents below a path: one .txt file, one .jsonl file, or a folder of them, walked
 /// recursively in byte order of the paths. Hidden files and folders are passed over; files of other
 /// types are counted (one warning by `warn_ignored`).
-/// * .jsonl: the string `text` of each line's object (of equal keys the last counts). Lines end at
-///   \n alone; a byte order mark, CRLF and blank lines are accepted.
+/// * .jsonl: the string `text` of each line's object, which has it once. Lines end at \n alone; a
+///   byte order mark, CRLF and blank lines are accepted.
 /// * .txt: the whole file; or, when it has lines that are exactly `<|endoftext|>`, the parts
 ///   between them, without the newline before such a line and without the last newline of the file.
 ///   A part without any line is no document.
@@ -55,6 +58,9 @@ class DocumentFiles {
   std::string ignored_example_;
   uint64_t bytes_ = 0;
 };
+
+/// The data_error for a walk that gave no text at all.
+Error no_text_error(const std::string& origin);
 
 /// A walk over texts in memory. `texts` must outlive it.
 std::unique_ptr<DocumentReader> read_texts(std::span<const std::string> texts);

@@ -39,8 +39,10 @@ class TextFinder : public nlohmann::json_sax<Json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
-    if (depth_ == 1) wanted_key_ = name == "text";
-    return true;
+    if (depth_ != 1) return true;
+    wanted_key_ = name == "text";
+    if (wanted_key_ && found_ != nullptr) error_ = "key \"text\" occurs twice; which one is meant?";
+    return error_.empty();
   }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
@@ -93,7 +95,7 @@ class TextFinder : public nlohmann::json_sax<Json> {
   std::string& text_;
   std::string error_;
   const char* top_ = nullptr;    // what the line is, when it is no object
-  const char* found_ = nullptr;  // what the last `text` was
+  const char* found_ = nullptr;  // what `text` is
   bool wanted_key_ = false;
   size_t depth_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/new_directories.h"
 #include "data/pack_index.h"
 #include "data/shard_format.h"
 
@@ -218,7 +219,7 @@ std::vector<std::string> next_batch(DocumentReader& documents) {
 PackIndex pack(DocumentReader& documents, const Tokenizer& tokenizer, const PackOptions& options,
                const fs::path& out, const Threads& threads) {
   check_specials(tokenizer, options);
-  make_directories(out);
+  const NewDirectories made(out);
   std::error_code ignored;
   if (fs::exists(out / kIndexFile, ignored) && !is_pack(out)) {
     throw usage_error((out / kIndexFile).string() +
@@ -249,7 +250,7 @@ PackIndex pack(DocumentReader& documents, const Tokenizer& tokenizer, const Pack
       }
     }
   }
-  if (seen == 0) throw data_error("there is no document to pack");
+  if (seen == 0) throw no_text_error(documents.origin());
   if (!options.held_out.empty() && seen != options.held_out.size()) {
     throw data_error(fmt::format("the text changed while it was read: {} documents, then {}",
                                  options.held_out.size(), seen));

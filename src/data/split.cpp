@@ -72,6 +72,7 @@ class SelectedDocuments : public DocumentReader {
     if (index_ != held_out_.size()) throw changed("the text");
     return false;
   }
+  std::string origin() const override { return documents_->origin(); }
 
  private:
   Error changed(const std::string& where) const {

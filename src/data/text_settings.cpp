@@ -1,5 +1,7 @@
 #include "data/text_settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -32,7 +34,14 @@ std::vector<std::pair<std::string, std::string>> model_tokenizer_files(
 
 TextSettings parse_text_settings(std::string_view json, const std::string& where) {
   TextSettings settings;
-  const auto config = nlohmann::json::parse(json, nullptr, false);
+  nlohmann::json config;
+  try {
+    config = nlohmann::json::parse(json);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw data_error(fmt::format("{}: not valid JSON at byte {}", where, error.byte));
+  } catch (const nlohmann::json::exception&) {
+    throw data_error(where + ": not valid JSON: a number is out of range");
+  }
   if (!config.is_object()) throw data_error(where + " is not a JSON object");
   if (const auto flag = config.find(kBos); flag != config.end() && !flag->is_null()) {
     if (!flag->is_boolean()) {

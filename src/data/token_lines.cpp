@@ -34,8 +34,21 @@ bool next_object(LineReader& lines, std::string& line) {
 }  // namespace
 
 std::string ids_of_json_line(std::string_view line, std::vector<int32_t>& ids) {
-  const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (object.is_discarded()) return "not JSON";
+  using nlohmann::json;
+  int found_keys = 0;
+  const auto count_keys = [&](int depth, json::parse_event_t event, json& value) {
+    found_keys += depth == 1 && event == json::parse_event_t::key && value == "ids" ? 1 : 0;
+    return true;
+  };
+  json object;
+  try {
+    object = json::parse(line, count_keys);
+  } catch (const json::parse_error& error) {
+    return fmt::format("not valid JSON at byte {}", error.byte);
+  } catch (const json::exception&) {
+    return "not valid JSON: a number is out of range";
+  }
+  if (found_keys > 1) return "key \"ids\" occurs twice; which one is meant?";
   if (!object.is_object()) return "not a JSON object with `ids`";
   const auto found = object.find("ids");
   if (found == object.end()) return "the object has no `ids`";

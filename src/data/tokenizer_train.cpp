@@ -135,7 +135,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(DocumentReader& documents,
                                                const fs::path& out) {
   require(options.kind != TokenizerKind::kBytes, "the byte tokenizer is not trained");
   const std::vector<std::string> texts = sample_texts(documents, options);
-  if (Sentences(texts).done()) throw data_error("there is no text to train a tokenizer on");
+  if (Sentences(texts).done()) throw no_text_error(documents.origin());
   int32_t vocab_size = options.vocab_size;
   while (true) {
     const std::unordered_map<std::string, std::string> arguments = {

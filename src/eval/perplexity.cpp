@@ -102,7 +102,7 @@ Perplexity measure_perplexity(const PerplexityOptions& options) {
     }
     result.bytes += static_cast<int64_t>(portion.bytes);
   }
-  if (result.bytes == 0) throw data_error(options.data.string() + " holds no text to charge");
+  if (result.bytes == 0) throw data::no_text_error(options.data.string());
   if (!std::isfinite(result.nats)) {
     throw numbers_error("the model's losses are not finite; its weights are damaged or diverged");
   }

@@ -36,6 +36,9 @@ class ChainedReader final : public data::DocumentReader {
     }
     return false;
   }
+  std::string origin() const override {
+    return readers_.empty() ? "no data" : readers_.front()->origin();
+  }
 
  private:
   std::vector<std::unique_ptr<data::DocumentReader>> readers_;
@@ -53,8 +56,11 @@ std::unique_ptr<data::DocumentReader> documents(std::span<const TextSource> sour
 
 TextSource split_text(const Config& config, size_t number, const std::string& path) {
   data::DocumentFiles files(path);
-  files.warn_ignored();
   const std::vector<uint64_t> sizes = data::document_sizes(*files.read());
+  if (std::all_of(sizes.begin(), sizes.end(), [](uint64_t size) { return size == 0; })) {
+    throw data::no_text_error(path);
+  }
+  files.warn_ignored();
   std::vector<bool> held_out = data::choose_held_out(
       sizes, static_cast<uint64_t>(config.data.heldout_seed), config.data.heldout);
   if (config.data.heldout > 0 &&
@@ -193,6 +199,7 @@ PreparedData prepare_data(const Config& config, RunDirectory& directory, bool ch
     stop();
   }
   const data::Tokenizer& tokenizer = *prepared_data.tokenizer;
+  require_room(config, tokenizer.vocab_size());  // before hours go into packing
   make_directories(directory.tokenizer());
   data::export_tokenizer(tokenizer, directory.tokenizer());
   if (!text.empty()) pack_text(config, directory, text, tokenizer, threads, stop);
@@ -231,17 +238,27 @@ void discard_prepared(const Config& config, RunDirectory& directory) {
   }
 }
 
+void require_room(const Config& config, int64_t tokenizer_vocab) {
+  if (config.model.vocab == kAuto || config.model.vocab >= tokenizer_vocab) return;
+  throw usage_error(
+      fmt::format("model.vocab: {} is less than the tokenizer's {} ids; \"auto\" takes its number",
+                  config.model.vocab, tokenizer_vocab));
+}
+
 int64_t expected_vocab(const Config& config) {
-  if (config.model.vocab != kAuto) return config.model.vocab;
   if (!config.run.init.empty()) return checkpoint::open_model(config.run.init).config.vocab;
-  switch (config.tokenizer.kind) {
-    case TokenizerKind::kBytes:
-      return data::make_byte_tokenizer()->vocab_size();
-    case TokenizerKind::kFile:
-      return data::load_tokenizer(config.tokenizer.path)->vocab_size();
-    default:
-      return config.tokenizer.vocab;
+  const bool automatic = config.model.vocab == kAuto;
+  if (config.tokenizer.kind == TokenizerKind::kBytes) {
+    return data::make_byte_tokenizer()->vocab_size();
   }
+  if (config.tokenizer.kind != TokenizerKind::kFile) {
+    return automatic ? config.tokenizer.vocab : config.model.vocab;
+  }
+  // A plan of a model whose tokenizer lies elsewhere needs no more than model.vocab.
+  std::error_code ignored;
+  const bool absent = !fs::exists(config.tokenizer.path, ignored);
+  return absent && !automatic ? config.model.vocab
+                              : data::load_tokenizer(config.tokenizer.path)->vocab_size();
 }
 
 }  // namespace athanor::train

@@ -37,7 +37,10 @@ PreparedData prepare_data(const Config& config, RunDirectory& directory, bool ch
 /// Throws away what was prepared from text, for a config that reads other text or with another tokenizer.
 void discard_prepared(const Config& config, RunDirectory& directory);
 
-/// The vocabulary that the tokenizer will have at most; what memory plans go by before it exists.
+/// Throws kUsage when model.vocab is set and smaller than the tokenizer's vocabulary.
+void require_room(const Config& config, int64_t tokenizer_vocab);
+
+/// The vocabulary that the tokenizer has, or will have at most: what is known before it is trained or its file is there.
 int64_t expected_vocab(const Config& config);
 
 }  // namespace athanor::train

@@ -58,7 +58,7 @@ TEST(GoldenText, EveryPlainFileIsReadOrRefusedAsItShould) {
     if (file.starts_with("ok/empty")) {
       EXPECT_TRUE(texts_of(path).empty());
     } else if (file == "ok/duplicate-key.jsonl") {
-      EXPECT_EQ(texts_of(path), std::vector<std::string>{"last"});
+      expect_error(ExitCode::kData, {path.string() + ":1:", "twice"}, [&] { texts_of(path); });
     } else {
       EXPECT_EQ(texts_of(path), all);
     }
