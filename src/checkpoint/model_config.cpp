@@ -13,6 +13,25 @@ using nlohmann::json;
 
 // The release whose save_pretrained this program's files equal.
 constexpr const char* kTransformersVersion = "5.24.0";
+/// The geometry's parts as config.json spells them.
+constexpr model::GeometryKeys kKeys = {
+    .layers = "num_hidden_layers",
+    .hidden = "hidden_size",
+    .query_heads = "num_attention_heads",
+    .key_heads = "num_key_value_heads",
+    .head_size = "head_dim",
+    .experts = "num_experts",
+    .expert_inner = "moe_intermediate_size",
+    .router = "router_hidden_size",
+    .vocab = "vocab_size",
+    .partial_rotary = "partial_rotary_factor",
+    .rms_norm_eps = "rms_norm_eps",
+    .layer_kinds = "layer_types",
+    .sliding_window = "sliding_window",
+    .theta = "rope_parameters.hybrid.rope_theta",
+    .theta_sliding = "rope_parameters.hybrid_sliding.rope_theta",
+    .initializer_range = "initializer_range",
+};
 constexpr const char* kFull = "hybrid";
 constexpr const char* kSliding = "hybrid_sliding";
 
@@ -183,7 +202,7 @@ model::ModelConfig parse_model_config(std::string_view json_text, const std::str
   config.eos = token_member(root, "eos_token_id", config.vocab, where);
   config.pad = token_member(root, "pad_token_id", config.vocab, where);
   try {
-    config.validate();
+    config.validate(kKeys);
   } catch (const Error& error) {
     throw data_error(where + ": " + error.what());
   }

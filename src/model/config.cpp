@@ -11,8 +11,7 @@ namespace athanor::model {
 namespace {
 
 void at_least_one(const char* key, int64_t value) {
-  if (value < 1)
-    throw usage_error(fmt::format("model geometry: {} is {}, it must be at least 1", key, value));
+  if (value < 1) throw usage_error(fmt::format("{} is {}, it must be at least 1", key, value));
 }
 
 /// Counts of elements, and of the FLOPs over them, must fit 64 bits.
@@ -96,62 +95,62 @@ int64_t ModelConfig::rotary() const {
   return static_cast<int64_t>(static_cast<double>(heads.size) * partial_rotary);
 }
 
-void ModelConfig::validate() const {
-  at_least_one("layers", layers);
-  at_least_one("hidden", hidden);
-  at_least_one("query heads", heads.query);
-  at_least_one("key heads", heads.key);
-  at_least_one("head size", heads.size);
-  at_least_one("experts", experts);
-  at_least_one("expert_inner", expert_inner);
-  at_least_one("router", router);
-  at_least_one("vocab", vocab);
+void ModelConfig::validate(const GeometryKeys& keys) const {
+  at_least_one(keys.layers, layers);
+  at_least_one(keys.hidden, hidden);
+  at_least_one(keys.query_heads, heads.query);
+  at_least_one(keys.key_heads, heads.key);
+  at_least_one(keys.head_size, heads.size);
+  at_least_one(keys.experts, experts);
+  at_least_one(keys.expert_inner, expert_inner);
+  at_least_one(keys.router, router);
+  at_least_one(keys.vocab, vocab);
   if (!countable(*this)) {
-    throw usage_error("model geometry: its sizes describe a model that no machine can hold");
+    throw usage_error(
+        fmt::format("{}, {} and the other sizes describe a model that no machine can hold",
+                    keys.hidden, keys.vocab));
   }
   if (heads.query % heads.key != 0) {
-    throw usage_error(fmt::format("model geometry: {} query heads are no multiple of {} key heads",
-                                  heads.query, heads.key));
+    throw usage_error(fmt::format("{} is {}, which is no multiple of {}, {}", keys.query_heads,
+                                  heads.query, keys.key_heads, heads.key));
   }
   if (heads.key * heads.size % 2 != 0) {
     throw usage_error(
-        fmt::format("model geometry: the value width, {} key heads × head size {}, is odd: half of "
-                    "it is delayed "
-                    "by a token, so make it even",
-                    heads.key, heads.size));
+        fmt::format("{} × {}, the width of the values, is {} × {}, which is odd: half of it is "
+                    "delayed by a token, so make it even",
+                    keys.key_heads, keys.head_size, heads.key, heads.size));
   }
   if (!(partial_rotary >= 0 && partial_rotary <= 1)) {
     throw usage_error(
-        fmt::format("model geometry: partial_rotary is {}, it must lie in [0, 1]", partial_rotary));
+        fmt::format("{} is {}, it must lie in [0, 1]", keys.partial_rotary, partial_rotary));
   }
   if (rotary() % 2 != 0) {
-    throw usage_error(
-        fmt::format("model geometry: partial_rotary {} of head size {} rotates {} dimensions, "
-                    "which must be even",
-                    partial_rotary, heads.size, rotary()));
+    throw usage_error(fmt::format("{} {} of {} {} rotates {} dimensions, which must be even",
+                                  keys.partial_rotary, partial_rotary, keys.head_size, heads.size,
+                                  rotary()));
   }
   if (!(rms_norm_eps > 0) || !std::isfinite(rms_norm_eps)) {
     throw usage_error(
-        fmt::format("model geometry: rms_norm_eps is {}, it must be positive", rms_norm_eps));
+        fmt::format("{} is {}, it must be positive", keys.rms_norm_eps, rms_norm_eps));
   }
   if (static_cast<int64_t>(layer_kinds.size()) != layers) {
-    throw usage_error(
-        fmt::format("model geometry: {} layers but {} layer kinds", layers, layer_kinds.size()));
+    throw usage_error(fmt::format("{} names {} of them, {} is {}", keys.layer_kinds,
+                                  layer_kinds.size(), keys.layers, layers));
   }
   const bool slides = std::ranges::count(layer_kinds, LayerKind::kSliding) > 0;
   if (slides && sliding_window < 1) {
-    throw usage_error(
-        fmt::format("model geometry: a sliding layer needs sliding_window of at least 1, it is {}",
-                    sliding_window));
+    throw usage_error(fmt::format("{} is {}; a sliding layer needs at least 1", keys.sliding_window,
+                                  sliding_window));
   }
-  for (const auto& [key, base] : {std::pair{"theta", theta}, {"theta_sliding", theta_sliding}}) {
+  for (const auto& [key, base] :
+       {std::pair{keys.theta, theta}, {keys.theta_sliding, theta_sliding}}) {
     if (!(base > 0) || !std::isfinite(base)) {
-      throw usage_error(fmt::format("model geometry: {} is {}, it must be positive", key, base));
+      throw usage_error(fmt::format("{} is {}, it must be positive", key, base));
     }
   }
   if (!(initializer_range >= 0) || !std::isfinite(initializer_range)) {
-    throw usage_error(fmt::format(
-        "model geometry: initializer_range is {}, it must not be negative", initializer_range));
+    throw usage_error(fmt::format("{} is {}, it must not be negative", keys.initializer_range,
+                                  initializer_range));
   }
 }
 

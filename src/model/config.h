@@ -9,6 +9,26 @@
 
 namespace athanor::model {
 
+/// What a message calls the parts of a geometry: the keys of the file that it came from.
+struct GeometryKeys {
+  const char* layers = "layers";
+  const char* hidden = "hidden";
+  const char* query_heads = "query_heads";
+  const char* key_heads = "key_value_heads";
+  const char* head_size = "head_size";
+  const char* experts = "experts";
+  const char* expert_inner = "expert_inner";
+  const char* router = "router";
+  const char* vocab = "vocab";
+  const char* partial_rotary = "partial_rotary";
+  const char* rms_norm_eps = "rms_norm_eps";
+  const char* layer_kinds = "layer_kinds";
+  const char* sliding_window = "sliding_window";
+  const char* theta = "theta";
+  const char* theta_sliding = "theta_sliding";
+  const char* initializer_range = "initializer_range";
+};
+
 enum class LayerKind : uint8_t { kFull, kSliding };
 
 /// Geometry of one model (zaya1.md §1, §5.1). Token ids are −1 where the model has none.
@@ -36,10 +56,10 @@ struct ModelConfig {
   }  ///< width of each value projection
   int64_t classes() const { return experts + 1; }
 
-  /// Throws kUsage naming the first key that the equations exclude: sizes below 1, query heads no
+  /// Throws kUsage naming the first of `keys` that the equations exclude: sizes below 1, query heads no
   /// multiple of key heads, an odd rotary part, an odd value half, a sliding layer without a
   /// window. Everything else works.
-  void validate() const;
+  void validate(const GeometryKeys& keys = {}) const;
 };
 
 /// Which optimizer rule a parameter falls under (optim/groups.h holds the table).

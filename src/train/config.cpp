@@ -20,6 +20,26 @@ constexpr int64_t kMicroBatchTokens = 4096;
 /// Tokens of a pass are numbered in i32, and a memory plan lists a segment for each: as many as a sequence may have.
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
+/// The geometry's parts as the config file spells them.
+constexpr model::GeometryKeys kKeys = {
+    .layers = "model.layers",
+    .hidden = "model.hidden",
+    .query_heads = "model.query_heads",
+    .key_heads = "model.key_value_heads",
+    .head_size = "model.head_size",
+    .experts = "model.experts",
+    .expert_inner = "model.expert_inner",
+    .router = "model.router",
+    .vocab = "model.vocab",
+    .partial_rotary = "model.partial_rotary",
+    .rms_norm_eps = "model.rms_norm_eps",
+    .layer_kinds = "model.layer_types",
+    .sliding_window = "model.sliding_window",
+    .theta = "phases.0.theta",
+    .theta_sliding = "model.theta_sliding",
+    .initializer_range = "model.initializer_range",
+};
+
 std::optional<int64_t> layer_number(const std::string& word) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -151,7 +171,7 @@ model::ModelConfig model_config(const Config& config) {
   out.theta_sliding = m.theta_sliding;
   out.max_positions = m.max_positions;
   out.initializer_range = m.initializer_range;
-  out.validate();
+  out.validate(kKeys);
   return out;
 }
 

@@ -81,10 +81,10 @@ TEST(Config, NamesWhatTheEquationsExclude) {
   };
   refuses([](ModelConfig& c) { c.layers = 0; }, "layers");
   refuses([](ModelConfig& c) { c.hidden = 0; }, "hidden");
-  refuses([](ModelConfig& c) { c.heads.key = 0; }, "key heads");
+  refuses([](ModelConfig& c) { c.heads.key = 0; }, "key_value_heads");
   refuses([](ModelConfig& c) { c.heads.query = 3; }, "no multiple");
-  refuses([](ModelConfig& c) { c.heads.size = -1; }, "head size");
-  refuses([](ModelConfig& c) { c.heads = {3, 1, 5}; }, "value width");
+  refuses([](ModelConfig& c) { c.heads.size = -1; }, "head_size");
+  refuses([](ModelConfig& c) { c.heads = {3, 1, 5}; }, "width of the values");
   refuses([](ModelConfig& c) { c.partial_rotary = 0.5; }, "rotates 3");
   refuses([](ModelConfig& c) { c.partial_rotary = 1.5; }, "partial_rotary");
   refuses([](ModelConfig& c) { c.experts = 0; }, "experts");
@@ -92,9 +92,17 @@ TEST(Config, NamesWhatTheEquationsExclude) {
   refuses([](ModelConfig& c) { c.vocab = 0; }, "vocab");
   refuses([](ModelConfig& c) { c.expert_inner = 0; }, "expert_inner");
   refuses([](ModelConfig& c) { c.sliding_window = 0; }, "sliding_window");
-  refuses([](ModelConfig& c) { c.layer_kinds.pop_back(); }, "layer kinds");
+  refuses([](ModelConfig& c) { c.layer_kinds.pop_back(); }, "layer_kinds");
   refuses([](ModelConfig& c) { c.theta = 0; }, "theta");
   refuses([](ModelConfig& c) { c.rms_norm_eps = std::nan(""); }, "rms_norm_eps");
+  ModelConfig c = small_config();
+  c.router = 0;
+  try {
+    c.validate({.router = "a.b"});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_TRUE(std::string(e.what()).starts_with("a.b is 0")) << e.what();
+  }
   EXPECT_NO_THROW(small_config().validate());
   EXPECT_NO_THROW(released_8b().validate());
   EXPECT_NO_THROW(released_74b().validate());

@@ -128,14 +128,19 @@ TEST(Config, NumbersOutOfRangeAreRefused) {
 }
 
 TEST(Config, SizesThatDoNotFitTogetherAreRefusedByName) {
-  expect_refused(with("query_heads = 2", "query_heads = 3"), {"query heads", "run.toml"});
+  expect_refused(with("query_heads = 2", "query_heads = 3"),
+                 {"run.toml", "model.query_heads is 3", "model.key_value_heads"});
   expect_refused(with("sequences = 8", "sequences = 7"), {"batch.sequences", "multiple"});
   expect_refused(with("reduction_groups = 2", "reduction_groups = 3"), {"power of two"});
   expect_refused(with("micro_batch = 2", "micro_batch = 3"), {"batch.micro_batch"});
   expect_refused(small_config(), {"max_positions"}, {"model.max_positions=16"});
   expect_refused(small_config(), {"layer_types", "2 layers"},
                  {"model.layer_types=[\"full\", \"full\", \"full\"]"});
-  expect_refused(small_config(), {"sliding_window"}, {"model.layer_types=sliding"});
+  expect_refused(small_config(), {"model.sliding_window"}, {"model.layer_types=sliding"});
+  expect_refused(small_config(), {"model.partial_rotary", "model.head_size", "even"},
+                 {"model.partial_rotary=0.125"});
+  expect_refused(small_config(), {"model.key_value_heads", "model.head_size", "odd"},
+                 {"model.key_value_heads=1", "model.query_heads=1", "model.head_size=7"});
   expect_refused(small_config(), {"model.recompute", "from 0 to 1"}, {"model.recompute=[2]"});
   expect_refused(small_config(), {"tokenizer.path"}, {"tokenizer.kind=file"});
   expect_refused(
