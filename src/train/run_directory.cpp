@@ -15,10 +15,12 @@ namespace {
 constexpr const char* kLock = ".lock";
 
 bool empty_but_lock(const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() != kLock) return false;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != kLock) return false;
   }
-  return true;
+  return !error;
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {
@@ -39,15 +41,32 @@ std::optional<int64_t> step_of(std::string_view line) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)) {
-  make_directories(path_);
+RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)), made_(path_) {
+  const bool locked_before = fs::exists(path_ / kLock);
   lock_ = std::make_unique<FileLock>(
       path_ / kLock,
       path_.string() + " is in use by another run: wait for it or name another --out");
   if (!fs::exists(config()) && !empty_but_lock(path_)) {
+    std::error_code ignored;
+    if (!locked_before) fs::remove(path_ / kLock, ignored);
     throw usage_error(path_.string() +
                       " holds files but no run (no config.toml): name another folder with --out");
   }
+}
+
+RunDirectory::~RunDirectory() {
+  std::error_code ignored;
+  if (!fs::exists(config(), ignored) && empty_but_lock(path_)) fs::remove(path_ / kLock, ignored);
+}
+
+void RunDirectory::withdraw() {
+  metrics_.reset();
+  events_.reset();
+  std::error_code ignored;
+  fs::remove(config(), ignored);
+  fs::remove(metrics_path(), ignored);
+  fs::remove(path_ / "events.jsonl", ignored);
+  fs::remove_all(tensorboard(), ignored);
 }
 
 fs::path RunDirectory::shards(size_t source) const {

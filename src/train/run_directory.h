@@ -9,15 +9,20 @@
 #include <string_view>
 
 #include "base/files.h"
+#include "base/new_directories.h"
 
 namespace athanor::train {
 
-/// An open run directory, locked against a second run until destroyed.
+/// An open run directory, locked against a second run until destroyed. One that holds no run by then keeps no trace of this:
+/// the lock goes, and so do folders made here.
 class RunDirectory {
  public:
   /// Creates the folder if need be. Throws kUsage when it cannot be written, is in use by another process, or holds files
   /// but no run.
   explicit RunDirectory(fs::path path);
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
 
   const fs::path& path() const { return path_; }
   fs::path config() const { return path_ / "config.toml"; }
@@ -45,12 +50,15 @@ class RunDirectory {
   /// Moves what a run left (config, metrics, events, checkpoints, tensorboard, model) into `previous-NNN`, so that another
   /// one can begin here; tokenizer and shards stay. Returns that folder.
   fs::path set_aside();
+  /// Removes the config, metrics, events and TensorBoard files of a start that came to nothing.
+  void withdraw();
   /// Renames checkpoints of steps past `step` to `abandoned-step-…`, so that they are never resumed. Returns their number.
   int64_t abandon_checkpoints(int64_t step);
 
  private:
   fs::path metrics_path() const { return path_ / "metrics.jsonl"; }
   fs::path path_;
+  NewDirectories made_;
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<LineLog> events_;
   std::unique_ptr<LineLog> metrics_;

@@ -78,7 +78,62 @@ void adopt(Config& stored, const Config& wanted, const TrainOptions& options,
   }
 }
 
+/// The config of a run that has a checkpoint. The directory's own knows of changes that were made after the checkpoint. Where
+/// it is damaged a checkpoint that was named brings its own; else that is the way out that the error names.
+Config config_to_go_on_with(RunDirectory& directory, const std::optional<std::string>& stored,
+                            const checkpoint::Checkpoint& checkpoint, bool named) {
+  if (stored) {
+    try {
+      return parse_stored_config(*stored, directory.config());
+    } catch (const Error& error) {
+      if (!named) throw;
+      log::warning(error.what());
+      directory.event("config damaged", checkpoint.step(), {{"reason", error.what()}});
+    }
+  }
+  return parse_config(checkpoint.manifest().config, checkpoint.path().string() + ": config", {});
+}
+
+/// Nothing was trained in this directory yet: the wanted config holds, and what an earlier start resolved is resolved anew.
+/// What was prepared from the same text by the same tokenizer stays, and so do tokens that were fitted to a time budget.
+void take_over_untrained(const std::string& stored_toml, Config& wanted,
+                         const TrainOptions& options, RunDirectory& directory) {
+  std::string reason;
+  Config stored = wanted;
+  try {
+    stored = parse_stored_config(stored_toml, directory.config());
+    if (wanted.data.path.empty()) wanted.data.path = stored.data.path;
+    if (wanted.run.init.empty()) wanted.run.init = stored.run.init;
+    if (source_paths(stored) != source_paths(wanted)) {
+      reason = "it reads other data";
+    } else if (stored.tokenizer.path != wanted.tokenizer.path) {
+      reason = "it has another tokenizer";
+    } else {
+      adopt(stored, wanted, options, directory, 0);
+      if (stored.run.tokens_fitted) wanted = stored;
+      return;
+    }
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kData) throw;
+    reason = error.what();
+  }
+  directory.event("config replaced", 0, {{"reason", reason}});
+  discard_prepared(stored, directory);
+  discard_prepared(wanted, directory);
+}
+
 }  // namespace
+
+Config parse_stored_config(const std::string& toml, const fs::path& path) {
+  try {
+    return parse_config(toml, path.string(), {});
+  } catch (const Error& error) {
+    throw data_error(fmt::format(
+        "{}; this file is the run's own and damaged: put it back, or go on with the config of a "
+        "checkpoint (--resume {}), or start over (--resume none, which keeps the old files)",
+        error.what(), (path.parent_path() / "checkpoints" / "step-…").string()));
+  }
+}
 
 fs::path run_directory_of(const TrainOptions& options) {
   return options.out.empty() ? fs::path("runs") / options.config.stem() : options.out;
@@ -106,11 +161,7 @@ void resolve_vocab(Config& config, int64_t tokenizer_vocab) {
     require_geometry(config, given);
   }
   if (config.model.vocab == kAuto) config.model.vocab = tokenizer_vocab;
-  if (config.model.vocab < tokenizer_vocab) {
-    throw usage_error(fmt::format(
-        "model.vocab: {} is less than the tokenizer's {} ids; \"auto\" takes its number",
-        config.model.vocab, tokenizer_vocab));
-  }
+  require_room(config, tokenizer_vocab);
   resolve_automatic(config);
 }
 
@@ -132,10 +183,8 @@ Start find_start(const TrainOptions& options, RunDirectory& directory) {
 
   if (start.checkpoint) {
     const int64_t step = start.checkpoint->step();
-    // The directory's config knows of changes that were made after the checkpoint.
-    Config config = stored ? parse_config(*stored, directory.config().string(), {})
-                           : parse_config(start.checkpoint->manifest().config,
-                                          start.checkpoint->path().string() + ": config", {});
+    Config config = config_to_go_on_with(directory, stored, *start.checkpoint,
+                                         /*named=*/options.resume != "auto");
     adopt(config, start.config, options, directory, step);
     start.config = std::move(config);
     const int64_t cut = directory.cut_metrics(step);
@@ -147,17 +196,8 @@ Start find_start(const TrainOptions& options, RunDirectory& directory) {
     return start;
   }
   if (stored) {
-    Config config = parse_config(*stored, directory.config().string(), {});
     directory.cut_metrics(0);
-    try {
-      adopt(config, start.config, options, directory, 0);
-      start.config = std::move(config);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kUsage) throw;
-      // Nothing was trained yet: the new config simply takes the folder.
-      directory.event("config replaced", 0, {{"reason", error.what()}});
-      discard_prepared(config, directory);
-    }
+    take_over_untrained(*stored, start.config, options, directory);
   }
   return start;
 }

@@ -16,6 +16,9 @@ namespace athanor::train {
 Config wanted_config(const TrainOptions& options);
 fs::path run_directory_of(const TrainOptions& options);
 
+/// The config.toml of a run directory, which the program wrote. Throws kData, with the way out, when it cannot be read.
+Config parse_stored_config(const std::string& toml, const fs::path& path);
+
 /// Fills in what the vocabulary decides and refuses, by key, what does not fit together: a model.vocab smaller than the
 /// tokenizer's, a geometry other than that of run.init.
 void resolve_vocab(Config& config, int64_t tokenizer_vocab);
@@ -27,8 +30,8 @@ struct Start {
 };
 
 /// Reads what lies in `directory` and decides by options.resume; writes events for changed keys, damaged checkpoints, cut
-/// metrics and what was set aside. A directory whose run has a checkpoint keeps its config; one that has none yet takes the
-/// wanted one. Throws kUsage when the configs do not match, kData when no checkpoint of the run verifies.
+/// metrics and what was set aside. A directory whose run has a checkpoint keeps its config, auto values included; one that has none
+/// yet takes the wanted one. Throws kUsage when the configs do not match, kData when no checkpoint of the run verifies.
 Start find_start(const TrainOptions& options, RunDirectory& directory);
 
 }  // namespace athanor::train

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/documents.h"
@@ -24,11 +26,11 @@ void require_fit(Config config) {
 
 }  // namespace
 
-TrainReport train(const TrainOptions& options) {
-  wanted_config(options);  // a fault in it is found before the folder is touched
-  const StopSignals signals;
-  RunDirectory directory(run_directory_of(options));
-  Start start = find_start(options, directory);
+namespace {
+
+/// Everything before the next step: the trainer is ready to run.
+std::unique_ptr<Trainer> prepare_training(const TrainOptions& options, Start& start,
+                                          RunDirectory& directory, const StopSignals& signals) {
   Config& config = start.config;
   require_fit(config);
   directory.write_config(to_toml(config));
@@ -45,18 +47,49 @@ TrainReport train(const TrainOptions& options) {
   resolve_vocab(config, data.tokenizer->vocab_size());
   directory.write_config(to_toml(config));
 
-  Trainer trainer(config, directory, std::move(data), signals);
+  auto trainer = std::make_unique<Trainer>(config, directory, std::move(data), signals);
   if (start.checkpoint) {
-    trainer.resume(*start.checkpoint);
+    trainer->resume(*start.checkpoint);
   } else {
-    directory.event("started", 0, {{"steps", trainer.steps()}, {"seed", config.seed}});
-    trainer.begin();
+    directory.event("started", 0, {{"steps", trainer->steps()}, {"seed", config.seed}});
+    trainer->begin();
     stop();
   }
-  if (options.steps && trainer.state().step > *options.steps) {
-    throw usage_error(fmt::format("--steps {}: the run has done {} steps already", *options.steps,
-                                  trainer.state().step));
+  if (options.steps && trainer->state().step > *options.steps) {
+    throw usage_error(fmt::format("--steps {}: the run has done {} already", *options.steps,
+                                  counted(static_cast<uint64_t>(trainer->state().step), "step")));
   }
+  return trainer;
+}
+
+/// A start that was refused must not decide what the next one does: its text may be mended, its config changed. The config of
+/// the run that lay there comes back; where none lay, all that it wrote goes. What it prepared for a first step goes, too.
+std::unique_ptr<Trainer> start_training(const TrainOptions& options, RunDirectory& directory,
+                                        const StopSignals& signals) {
+  const std::optional<std::string> before = directory.stored_config();
+  std::optional<Start> start;
+  try {
+    start.emplace(find_start(options, directory));
+    return prepare_training(options, *start, directory, signals);
+  } catch (const Error& error) {
+    const bool refused = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
+    if (refused && start && (!before || !start->checkpoint)) {
+      discard_prepared(start->config, directory);
+    }
+    if (!before && (refused || !directory.stored_config())) directory.withdraw();
+    if (before && refused && directory.stored_config() != before) directory.write_config(*before);
+    throw;
+  }
+}
+
+}  // namespace
+
+TrainReport train(const TrainOptions& options) {
+  wanted_config(options);  // a fault in it is found before the folder is touched
+  const StopSignals signals;
+  RunDirectory directory(run_directory_of(options));
+  const std::unique_ptr<Trainer> running = start_training(options, directory, signals);
+  Trainer& trainer = *running;
   trainer.run(options.steps);
   TrainReport report;
   report.directory = directory.path();
@@ -71,9 +104,11 @@ TrainReport train(const TrainOptions& options) {
 
 std::string to_text(const TrainReport& report) {
   const std::string directory = report.directory.string();
+  const auto step = static_cast<uint64_t>(report.step);
+  const auto steps = static_cast<uint64_t>(report.steps);
   std::string text = report.step == report.steps
-                         ? fmt::format("Trained: {} steps.\n", report.step)
-                         : fmt::format("Trained {} of {} steps.\n", report.step, report.steps);
+                         ? fmt::format("Trained: {}.\n", counted(step, "step"))
+                         : fmt::format("Trained {} of {}.\n", step, counted(steps, "step"));
   text += fmt::format("  model       {}\n  checkpoint  {}\n  metrics     {}/metrics.jsonl\n",
                       report.model.string(), report.checkpoint.string(), directory);
   text += "Next:\n";
@@ -94,10 +129,13 @@ std::string to_text(const TrainReport& report) {
 std::string describe_training(const TrainOptions& options) {
   Config config = wanted_config(options);
   const fs::path out = run_directory_of(options);
+  const auto count = [](int64_t n, const char* noun) {
+    return counted(static_cast<uint64_t>(n), noun);
+  };
   std::string text;
-  if (fs::exists(out / "config.toml")) {
-    Config stored = parse_config(read_file(out / "config.toml", ExitCode::kUsage),
-                                 (out / "config.toml").string(), {});
+  if (fs::exists(out / "config.toml") && fs::exists(out / "checkpoints")) {
+    Config stored =
+        parse_stored_config(read_file(out / "config.toml", ExitCode::kUsage), out / "config.toml");
     for (const ConfigChange& change :
          adopt_changes(stored, config, options.overrides, out.string())) {
       text +=
@@ -110,12 +148,12 @@ std::string describe_training(const TrainOptions& options) {
     if (path.empty()) continue;
     if (data::is_pack(path)) {
       const data::PackIndex index = data::read_pack_index(path);
-      text += fmt::format("data      {}: {} tokens in shards\n", path,
-                          index.tokens(data::Split::kTrain));
+      text += fmt::format("data      {}: {} in shards\n", path,
+                          counted(index.tokens(data::Split::kTrain), "token"));
     } else {
       const data::DocumentFiles files(path);
-      text += fmt::format("data      {}: {} files of text, {}\n", path, files.files().size(),
-                          size_text(files.bytes()));
+      text += fmt::format("data      {}: {} of text, {}\n", path,
+                          counted(files.files().size(), "file"), size_text(files.bytes()));
     }
   }
   resolve_vocab(config, expected_vocab(config));
@@ -126,21 +164,21 @@ std::string describe_training(const TrainOptions& options) {
     const int64_t steps = plan.phase_steps(static_cast<int>(i));
     const StepPlan first = plan.at(step);
     const StepPlan last = plan.at(step + steps - 1);
-    text += fmt::format(
-        "phase     {}: {} steps, {} tokens, {}{} sequences of {} tokens, theta {:g}, learning rate "
-        "{:g} to {:g}\n",
-        phase.name.empty() ? std::to_string(i) : phase.name, steps,
-        last.tokens_before + last.tokens() - first.tokens_before, first.sequences,
-        first.sequences == last.sequences ? "" : fmt::format(" to {}", last.sequences),
-        phase.sequence, phase.theta, phase.learning_rate, plan.at(step + steps - 1).learning_rate);
+    text +=
+        fmt::format("phase     {}: {}, {}, {}{} of {}, theta {:g}, learning rate {:g} to {:g}\n",
+                    phase.name.empty() ? std::to_string(i) : phase.name, count(steps, "step"),
+                    count(last.tokens_before + last.tokens() - first.tokens_before, "token"),
+                    first.sequences == last.sequences ? "" : fmt::format("{} to ", first.sequences),
+                    count(last.sequences, "sequence"), count(phase.sequence, "token"), phase.theta,
+                    phase.learning_rate, plan.at(step + steps - 1).learning_rate);
     step += steps;
   }
   if (config.run.time_budget_seconds > 0 && !config.run.tokens_fitted) {
     text += fmt::format("          scaled, once the machine is measured, to take {}\n",
                         log::duration_text(config.run.time_budget_seconds));
   }
-  text += fmt::format("in all    {} steps, {} tokens, micro-batch {}\n", plan.steps(),
-                      plan.tokens(), config.batch.micro_batch);
+  text += fmt::format("in all    {}, {}, micro-batch {}\n", count(plan.steps(), "step"),
+                      count(plan.tokens(), "token"), config.batch.micro_batch);
   text += fmt::format(
       "writes    {0}/{{config.toml, metrics.jsonl, events.jsonl, tensorboard, "
       "checkpoints, tokenizer, model}}\n\n",

@@ -63,7 +63,6 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
   workspace_ = std::make_unique<Workspace>(config_, communicator_->size(), arenas_);
   runner_ = std::make_unique<StepRunner>(config_, *workspace_, *communicator_);
   ctx_.emplace(threads, arenas_.scratch);
-  tensorboard_.emplace(directory_.tensorboard());
   if (validation_.empty() && config_.validation.interval_steps > 0) {
     directory_.event("no validation", 0, {{"reason", "no held-out documents"}});
   }
@@ -289,7 +288,9 @@ void Trainer::roll_back(const std::string& reason) {
 void Trainer::run(std::optional<int64_t> stop) {
   const int64_t first = state_.step;
   if (first == target(stop) && saved_step_ == first) return;
-  log::Progress progress("train", "steps", target(stop) - first);
+  tensorboard_.emplace(
+      directory_.tensorboard());  // here: a run with nothing left to do adds no file
+  log::Progress progress("train", "steps", target(stop), first);
   double pace = 0;
   try {
     while (state_.step < target(stop)) {
@@ -319,8 +320,8 @@ void Trainer::run(std::optional<int64_t> stop) {
       directory_.metrics(to_json_line(metrics));
       tensorboard_->write(state_.step, to_scalars(metrics));
       pace = pace == 0 ? metrics.tokens_per_second : 0.9 * pace + 0.1 * metrics.tokens_per_second;
-      progress.set_total(target(stop) - first);  // a time budget may have moved it
-      progress.update(state_.step - first,
+      progress.set_total(target(stop));  // a time budget may have moved it
+      progress.update(state_.step,
                       fmt::format("loss {:.3f} · {} tok/s · {:.0f} % of ceiling",
                                   metrics.result.loss, grouped(pace), metrics.ceiling_share * 100));
 

@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "checkpoint/checkpoint.h"
+#include "support/small_disk.h"
 #include "train/lab.h"
 
 namespace athanor::train {
@@ -51,6 +52,11 @@ TEST_P(Signals, EndTheRunInOrderAndItGoesOnByBit) {
   Child child(lab.options("run", longer));
   wait_for_steps(lab.out("run"), 3, child);
   child.signal(GetParam());
+  // A terminal that closes may send SIGHUP twice: once itself, once through the shell.
+  while (GetParam() == SIGHUP && child.running()) {
+    child.signal(SIGHUP);
+    usleep(1'000);
+  }
   EXPECT_EQ(child.wait(), static_cast<int>(ExitCode::kStopped)) << child.errors;
   EXPECT_TRUE(has_event(lab.out("run"), "stopped by signal"));
   const auto steps = read_lines(lab.out("run") / "metrics.jsonl").size();
@@ -67,7 +73,20 @@ TEST_P(Signals, EndTheRunInOrderAndItGoesOnByBit) {
   EXPECT_EQ(steady_metrics(lab.out("run")), steady_metrics(lab.out("whole")));
 }
 
-INSTANTIATE_TEST_SUITE_P(TermAndInt, Signals, ::testing::Values(SIGTERM, SIGINT));
+INSTANTIATE_TEST_SUITE_P(TermIntHup, Signals, ::testing::Values(SIGTERM, SIGINT, SIGHUP));
+
+TEST(Faults, UnderNohupARunOutlivesItsTerminal) {
+  const Lab lab;
+  TrainOptions options = lab.options("run", {"phases.0.tokens=51200"});
+  options.steps = 40;
+  const auto before = std::signal(SIGHUP, SIG_IGN);  // as nohup does; the child inherits it
+  Child child(options);
+  std::signal(SIGHUP, before);
+  wait_for_steps(lab.out("run"), 3, child);
+  child.signal(SIGHUP);
+  EXPECT_EQ(child.wait(), 0) << child.errors;
+  EXPECT_EQ(read_lines(lab.out("run") / "metrics.jsonl").size(), 40u);
+}
 
 TEST(Faults, KilledAtAnyMomentARunGoesOnAsIfNothingHadBeen) {
   const Lab lab;
@@ -206,10 +225,18 @@ TEST(Faults, DataThatCannotBeRead) {
   write(lab.folder / "bad.txt", "good so far \xff\xfe bad");
   options.data = (lab.folder / "bad.txt").string();
   EXPECT_EQ(refused(options, "bad.txt"), ExitCode::kData);
+  write(lab.folder / "zero.txt", "");
+  options.data = (lab.folder / "zero.txt").string();
+  EXPECT_EQ(refused(options, "zero.txt: there is no text"), ExitCode::kData);
+  std::string errors;
+  EXPECT_EQ(run_child(options, &errors), static_cast<int>(ExitCode::kData));
+  EXPECT_EQ(errors.find("warning:"), std::string::npos) << "one clear line: " << errors;
+  EXPECT_EQ(errors.find("info:"), std::string::npos) << errors;
   options.data = (lab.folder / "nowhere").string();
   EXPECT_EQ(refused(options, "nowhere"), ExitCode::kData);
   options.data.reset();
   EXPECT_EQ(refused(options, "--data"), ExitCode::kUsage);
+  EXPECT_FALSE(fs::exists(lab.out("run"))) << "a folder was left behind";
   // What failed before any step leaves the folder free for another try, with another config too.
   options = lab.options("run", {"model.hidden=16"});
   EXPECT_EQ(train(options).step, 12);
@@ -332,28 +359,10 @@ TEST(Faults, SkippedStepsAreCountedAndNothingIsSavedOverGoodCheckpoints) {
   EXPECT_EQ(applied_steps(22), applied) << "a resumed run counts on from what it had applied";
 }
 
-/// A file system of its own with so many bytes; none when this process may not mount.
-class SmallDisk {
- public:
-  explicit SmallDisk(int64_t bytes) {
-    mounted_ = mount("tmpfs", folder_.path().c_str(), "tmpfs", 0,
-                     ("size=" + std::to_string(bytes)).c_str()) == 0;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(folder_.path().c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-  fs::path path() const { return folder_.path(); }
-
- private:
-  TemporaryFolder folder_;
-  bool mounted_ = false;
-};
-
 TEST(Faults, AFullDiskEndsWithItsCodeAndTheRunGoesOnOnceThereIsRoom) {
   const Lab lab;
-  SmallDisk disk(4 << 20);
-  if (!disk.mounted()) GTEST_SKIP() << "FULL DISK NOT TRIED: mounting a tmpfs needs root";
+  test::SmallDisk disk(4 << 20);
+  if (!disk.mounted()) GTEST_SKIP() << test::kFullDiskNotTried;
   TrainOptions options = lab.options("run");
   options.out = disk.path() / "run";
   options.steps = 4;
@@ -392,8 +401,8 @@ TEST(Faults, AnOldCheckpointThatCannotBeRemovedIsAnEvent) {
 
 TEST(Faults, ADiskThatIsFullToTheLastByte) {
   const Lab lab;
-  SmallDisk disk(4 << 20);
-  if (!disk.mounted()) GTEST_SKIP() << "FULL DISK NOT TRIED: mounting a tmpfs needs root";
+  test::SmallDisk disk(4 << 20);
+  if (!disk.mounted()) GTEST_SKIP() << test::kFullDiskNotTried;
   TrainOptions options = lab.options("run");
   options.out = disk.path() / "run";
   options.steps = 4;

@@ -386,6 +386,34 @@ TEST(Run, ABudgetThatIsKeptOnTheWayGivesTheBitsOfItsFinalConfig) {
   EXPECT_EQ(steady_metrics(kept.directory), steady_metrics(plain.directory));
 }
 
+TEST(Run, AFinishedRunThatIsStartedAgainAddsNoEventFile) {
+  const Lab lab;
+  const TrainOptions options = lab.options("run");
+  train(options);
+  const auto sizes = [&] {
+    std::map<std::string, uintmax_t> found;
+    for (const auto& entry : fs::directory_iterator(lab.out("run") / "tensorboard")) {
+      found[entry.path().filename().string()] = entry.file_size();
+    }
+    return found;
+  };
+  const auto before = sizes();
+  EXPECT_EQ(before.size(), 1u);
+  EXPECT_EQ(train(options).step, 12);
+  EXPECT_EQ(sizes(), before);
+}
+
+TEST(Run, TheBarOfAResumedRunCountsTheRunsSteps) {
+  const Lab lab;
+  TrainOptions options = lab.options("run");
+  options.steps = 8;
+  train(options);
+  options.steps.reset();
+  std::string errors;
+  EXPECT_EQ(run_child(options, &errors), 0);
+  EXPECT_NE(errors.find("train 100 %  12/12 steps"), std::string::npos) << errors;
+}
+
 TEST(Run, DryRunWritesNothing) {
   const Lab lab;
   const std::string text = describe_training(lab.options("run"));
