@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/new_directories.h"
 #include "checkpoint/model_directory.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/temporary_directory.h"
@@ -143,7 +144,7 @@ void export_model(const fs::path& directory, const model::ModelConfig& config,
   fs::path target = fs::absolute(directory).lexically_normal();
   if (!target.has_filename()) target = target.parent_path();  // "model/"
   require_replaceable(target, side_files);
-  make_directories(target.parent_path());
+  const NewDirectories parents(target.parent_path());
   TemporaryDirectory temporary(target.parent_path() / fmt::format(".{}.tmp{}",
                                                                   target.filename().string(),
                                                                   static_cast<int64_t>(getpid())));

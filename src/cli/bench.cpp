@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "advisor/matrix_rate.h"
+#include "base/counted.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 
@@ -42,8 +43,9 @@ void run(const Options& options) {
     }
     return print_json(object);
   }
-  print(fmt::format("kernels {}, {} threads, medians of {} rounds, GFLOP/s\n",
-                    ops::name_of(result.isa), result.threads, result.rounds));
+  print(fmt::format("kernels {}, {}, medians of {}, GFLOP/s\n", ops::name_of(result.isa),
+                    counted(static_cast<uint64_t>(result.threads), "thread"),
+                    counted(static_cast<uint64_t>(result.rounds), "round")));
   print(fmt::format("{:<6}{:>20}{:>16}{:>12} cubed{:>18}\n", "", "ceiling, registers", "from cache",
                     result.size, "share of ceiling"));
   for (const advisor::MatrixRate& rate : result.rates) {
@@ -91,9 +93,10 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = add_verb(*group, "gemm", "Matrix products in bf16 and fp32, interleaved",
                             "bench gemm --seconds 10 --json");
   auto options = std::make_shared<Options>();
-  add_number(*verb, "--size", options->size, "Rows, columns and depth of the product");
-  verb->add_option("--seconds", options->seconds, "About how long to measure")
-      ->capture_default_str();
+  add_number(*verb, "--size", options->size, "Rows, columns and depth of the product",
+             {.least = 1, .most = 32768});
+  add_number(*verb, "--seconds", options->seconds, "About how long to measure",
+             {.least = 0, .above = true});
   verb->add_flag("--peers", options->peers,
                  "Measure oneDNN's products too, by turns with ours (where it was found at build)");
   add_json_flag(*verb, options->json);

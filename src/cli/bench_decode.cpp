@@ -59,9 +59,10 @@ void add_bench_decode(CLI::App& group) {
                    "Override a key of the config: section.key=value")
       ->take_all();
   add_precision(*verb, options->precision);
-  add_number(*verb, "--rounds", options->bench.rounds,
-             "Rounds to measure, after one that warms up");
-  add_number(*verb, "--tokens", options->bench.tokens, "Tokens decoded in each round");
+  add_number(*verb, "--rounds", options->bench.rounds, "Rounds to measure, after one that warms up",
+             {.least = 1});
+  add_number(*verb, "--tokens", options->bench.tokens, "Tokens decoded in each round",
+             {.least = 1});
   add_json_flag(*verb, options->json);
   verb->callback([options] {
     options->bench.model = options->model;

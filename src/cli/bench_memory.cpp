@@ -47,8 +47,8 @@ void add_bench_memory(CLI::App& group) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  verb->add_option("--seconds", options->seconds, "About how long to measure")
-      ->capture_default_str();
+  add_number(*verb, "--seconds", options->seconds, "About how long to measure",
+             {.least = 0, .above = true});
   add_json_flag(*verb, options->json);
   verb->callback([options] { run(options->seconds, options->json); });
 }

@@ -53,7 +53,8 @@ void add_bench_step(CLI::App& group) {
                    "natural: as the router chooses; balanced: equal loads for all experts")
       ->check(CLI::IsMember({"natural", "balanced"}))
       ->capture_default_str();
-  add_number(*verb, "--steps", options->bench.steps, "Steps to measure, after one that warms up");
+  add_number(*verb, "--steps", options->bench.steps, "Steps to measure, after one that warms up",
+             {.least = 1});
   verb->add_option("--set", options->bench.overrides,
                    "Override a key of the config: section.key=value")
       ->take_all();

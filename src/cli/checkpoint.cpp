@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/open_model.h"
@@ -61,8 +62,9 @@ void add_inspect(CLI::App& group) {
     if (options->json) return print(checkpoint::inspect_json(manifest) + "\n");
     uint64_t bytes = 0;
     for (const checkpoint::StoredFile& file : manifest.files) bytes += file.bytes;
-    print(fmt::format("{}\nstep {}, {} ranks, {} files, {}\n", opened.path().string(),
-                      manifest.step, manifest.ranks, manifest.files.size(), size_text(bytes)));
+    print(fmt::format("{}\nstep {}, {}, {}, {}\n", opened.path().string(), manifest.step,
+                      counted(static_cast<uint64_t>(manifest.ranks), "rank"),
+                      counted(manifest.files.size(), "file"), size_text(bytes)));
     for (const checkpoint::StoredTensor& tensor : manifest.tensors) {
       print(fmt::format("{:<5}{:<22}{}\n", name_of(tensor.dtype), shape_text(tensor.shape),
                         tensor.name));

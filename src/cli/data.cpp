@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.h"
 #include "base/memory.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -23,9 +24,10 @@ void print_index(const data::PackIndex& index, bool json) {
                     index.tokenizer, index.bos ? ", BOS" : "", index.eos ? ", EOS" : ""));
   for (const auto& [split, name] :
        {std::pair{data::Split::kTrain, "train"}, std::pair{data::Split::kHeldOut, "held out"}}) {
-    print(fmt::format("{:<12}{} documents, {} tokens, {} of text, {} shards\n", name,
-                      index.documents(split), index.tokens(split),
-                      size_text(index.text_bytes(split)), index.shards(split).size()));
+    print(fmt::format("{:<12}{}, {}, {} of text, {}\n", name,
+                      counted(index.documents(split), "document"),
+                      counted(index.tokens(split), "token"), size_text(index.text_bytes(split)),
+                      counted(index.shards(split).size(), "shard")));
   }
 }
 
@@ -46,12 +48,11 @@ void add_pack(CLI::App& group) {
   verb->add_option("--out", options->out, "Folder of the shards")->required();
   verb->add_flag("--bos", options->pack.bos, "Begin each document with BOS");
   verb->add_flag("--no-eos", options->no_eos, "Do not end each document with EOS");
-  verb->add_option("--heldout", options->held_out,
-                   "Share of the bytes, in whole documents, that goes to the held-out split")
-      ->capture_default_str();
+  add_number(*verb, "--heldout", options->held_out,
+             "Share of the bytes, in whole documents, that goes to the held-out split",
+             {.least = 0, .most = 0.5});
   add_number(*verb, "--seed", options->seed, "Picks the held-out documents");
-  add_number(*verb, "--shard-tokens", options->pack.shard_tokens, "Tokens a shard")
-      ->check(CLI::PositiveNumber);
+  add_number(*verb, "--shard-tokens", options->pack.shard_tokens, "Tokens a shard", {.least = 1});
   add_json_flag(*verb, options->json);
   verb->callback([options] {
     const auto tokenizer = data::load_tokenizer(options->tokenizer);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "eval/perplexity.h"
@@ -35,10 +36,12 @@ void run(Options& options) {
                 {"precision", options.precision}});
     return;
   }
+  const auto count = [](int64_t n) { return static_cast<uint64_t>(n); };
   print(fmt::format(
       "{:.4f} bits per byte   perplexity {:.3f} a token\n"
-      "{} documents, {} bytes, {} tokens charged{}; context {}, {}\n",
-      result.bits_per_byte, result.perplexity, result.documents, result.bytes, result.tokens,
+      "{}, {}, {} charged{}; context {}, {}\n",
+      result.bits_per_byte, result.perplexity, counted(count(result.documents), "document"),
+      counted(count(result.bytes), "byte"), counted(count(result.tokens), "token"),
       result.eos ? ", EOS included" : "", result.context, options.precision));
 }
 
@@ -55,7 +58,8 @@ void add_eval(CLI::App& app) {
   verb->add_option("--data", options->perplexity.data, "A .txt or .jsonl file, or a folder of them")
       ->required();
   add_number(*verb, "--context", options->perplexity.context,
-             "Most tokens that a prediction sees (default: the longest sequence of its training)");
+             "Most tokens that a prediction sees (default: the longest sequence of its training)",
+             {.least = 1});
   add_precision(*verb, options->precision);
   add_json_flag(*verb, options->json);
   verb->callback([options] { run(*options); });

@@ -44,13 +44,14 @@ void add_generate(CLI::App& app) {
   CLI::Option* prompt = verb->add_option("--prompt", request.prompt, "Text to continue");
   verb->add_option("--ids", request.ids, "Token ids to continue, such as 1,2,3")->excludes(prompt);
   add_number(*verb, "--max-tokens", request.max_tokens,
-             "Most tokens to generate (default: 256, or what the context leaves)");
-  verb->add_option("--temperature", request.sampling.temperature, "0 takes the likeliest token")
-      ->capture_default_str();
-  add_number(*verb, "--top-k", request.sampling.top_k, "Draw among the K likeliest tokens; 0: all");
-  verb->add_option("--top-p", request.sampling.top_p,
-                   "Draw among the fewest tokens that reach probability P together")
-      ->capture_default_str();
+             "Most tokens to generate (default: 256, or what the context leaves)", {.least = 1});
+  add_number(*verb, "--temperature", request.sampling.temperature, "0 takes the likeliest token",
+             {.least = 0});
+  add_number(*verb, "--top-k", request.sampling.top_k, "Draw among the K likeliest tokens; 0: all",
+             {.least = 0});
+  add_number(*verb, "--top-p", request.sampling.top_p,
+             "Draw among the fewest tokens that reach probability P together",
+             {.least = 0, .most = 1, .above = true});
   add_number(*verb, "--seed", request.sampling.seed, "Equal seeds draw equal tokens");
   verb->add_flag("--ignore-eos", request.ignore_eos, "Go on after the end-of-text token");
   add_precision(*verb, options->precision);

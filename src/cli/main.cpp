@@ -32,14 +32,14 @@ int fail(ExitCode code, std::string message) {
   return static_cast<int>(code);
 }
 
+bool is_closed(int fd) { return fcntl(fd, F_GETFD) == -1 && errno == EBADF; }
+
 /// A standard stream that is closed would lend its number to the next file opened, and what the
 /// program prints would land in that file. Reading the null device takes the number and keeps
 /// writes failing.
 void occupy_standard_streams() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
-      if (::open("/dev/null", O_RDONLY) < 0) std::abort();
-    }
+    if (is_closed(fd) && ::open("/dev/null", O_RDONLY) < 0) std::abort();
   }
 }
 
@@ -163,7 +163,12 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using athanor::ExitCode;
+  const bool mute = athanor::cli::is_closed(STDOUT_FILENO);
   athanor::cli::occupy_standard_streams();
+  if (mute) {  // before any work: every verb ends with something to say there
+    return athanor::cli::fail(ExitCode::kUsage,
+                              "standard output is closed; let it go somewhere, such as /dev/null");
+  }
   std::signal(SIGPIPE,
               SIG_IGN);  // a pipe that closes is an error of write(2), seen where it happens
   try {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/counted.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "infer/session.h"
@@ -21,7 +22,8 @@ struct Options {
 void run(Options& options) {
   options.probe.precision = infer::parse_precision(options.precision);
   const eval::ProbeResult result = eval::probe(options.probe);
-  print(fmt::format("{} tensors of {} tokens to {}{}\n", result.tensors, result.tokens,
+  print(fmt::format("{} of {} to {}{}\n", counted(static_cast<uint64_t>(result.tensors), "tensor"),
+                    counted(static_cast<uint64_t>(result.tokens), "token"),
                     options.probe.out.string(),
                     result.loss ? fmt::format(", loss {:.6f}", *result.loss) : ""));
 }

@@ -75,9 +75,10 @@ void add_training(CLI::App& group) {
   verb->add_option("--kind", options->kind, "bpe or unigram")
       ->check(CLI::IsMember({"bpe", "unigram"}))
       ->capture_default_str();
-  add_number(*verb, "--vocab", options->training.vocab_size, "Number of tokens in all");
+  add_number(*verb, "--vocab", options->training.vocab_size, "Number of tokens in all",
+             {.least = 1});
   add_number(*verb, "--max-bytes", options->training.max_bytes,
-             "Sample whole documents where there is more text than this");
+             "Sample whole documents where there is more text than this", {.least = 1});
   add_number(*verb, "--seed", options->training.seed, "Of that sample");
   add_json_flag(*verb, options->json);
   verb->callback([options] {

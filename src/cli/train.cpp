@@ -26,8 +26,8 @@ void add_train(CLI::App& app) {
                    "auto: go on with the run in --out; none: start over; or a "
                    "checkpoint")
       ->capture_default_str();
-  add_number(*verb, "--steps", o.steps, "Stop after this global step; a later call goes on")
-      ->check(CLI::PositiveNumber);
+  add_number(*verb, "--steps", o.steps, "Stop after this global step; a later call goes on",
+             {.least = 1});
   verb->add_option("--set", o.overrides, "Override a key of the config: section.key=value")
       ->take_all();
   verb->add_flag("--dry-run", options->dry_run, "Print what would run, and stop");

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -24,16 +25,26 @@ CLI::App* add_verb(CLI::App& parent, const std::string& name, const std::string&
 CLI::App* add_group(CLI::App& parent, const std::string& name, const std::string& help);
 /// --json: stdout is one object.
 void add_json_flag(CLI::App& verb, bool& json);
+/// What a number may be. Of reals `above` leaves the least one out.
+template <class T>
+struct Range {
+  T least = std::numeric_limits<T>::lowest();
+  T most = std::numeric_limits<T>::max();
+  bool above = false;
+};
 /// An option that takes a whole number. Decimal digits only and no overflow: CLI11 alone would take -1 for a huge unsigned
 /// number, 010 for 8 and cap what is too large.
 CLI::Option* add_number(CLI::App& verb, const std::string& names, int64_t& value,
-                        const std::string& help);
+                        const std::string& help, const Range<int64_t>& range);
 CLI::Option* add_number(CLI::App& verb, const std::string& names, int32_t& value,
-                        const std::string& help);
+                        const std::string& help, const Range<int32_t>& range);
 CLI::Option* add_number(CLI::App& verb, const std::string& names, uint64_t& value,
-                        const std::string& help);
+                        const std::string& help, const Range<uint64_t>& range = {});
 CLI::Option* add_number(CLI::App& verb, const std::string& names, std::optional<int64_t>& value,
-                        const std::string& help);
+                        const std::string& help, const Range<int64_t>& range);
+/// An option that takes a finite number, such as 0.8 or 1e-3.
+CLI::Option* add_number(CLI::App& verb, const std::string& names, double& value,
+                        const std::string& help, const Range<double>& range);
 /// --precision bf16|fp32.
 void add_precision(CLI::App& verb, std::string& precision);
 

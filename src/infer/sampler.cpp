@@ -33,8 +33,9 @@ void SamplingOptions::validate() const {
   if (!std::isfinite(temperature) || temperature < 0) {
     throw usage_error(fmt::format("temperature {} must be 0 (greedy) or above", temperature));
   }
-  if (std::isnan(top_p) || top_p <= 0) {
-    throw usage_error(fmt::format("top-p {} must lie above 0; 1 keeps every token", top_p));
+  if (!(top_p > 0 && top_p <= 1)) {
+    throw usage_error(
+        fmt::format("top-p {} must be more than 0 and at most 1, which keeps every token", top_p));
   }
   if (top_k < 0) {
     throw usage_error(fmt::format("top-k {} must be 0 (every token) or above", top_k));

@@ -10,11 +10,11 @@ namespace athanor::infer {
 struct SamplingOptions {
   double temperature = 1.0;  ///< 0: greedy
   int64_t top_k = 0;         ///< only the k most likely tokens; 0: all
-  double top_p = 1.0;        ///< of these the fewest that together reach this probability; ≥ 1: all
+  double top_p = 1.0;        ///< of these the fewest that together reach this probability; 1: all
   uint64_t seed = 0;
 
-  /// Throws kUsage for a temperature or top-p that is not a number or negative, a top-p of 0, a
-  /// negative top-k.
+  /// Throws kUsage for a temperature or top-p that is not a number or negative, a top-p outside
+  /// (0, 1], a negative top-k.
   void validate() const;
 };
 

@@ -106,7 +106,7 @@ TEST(BenchStep, PrintsATableForAPerson) {
 }
 
 TEST(BenchStep, RefusesWhatItCannotMeasure) {
-  expect_refusal(athanor({"bench", "step", kTiny, "--steps", "0"}), 2, "--steps 0");
+  expect_refusal(athanor({"bench", "step", kTiny, "--steps", "0"}), 2, "--steps: 0");
   expect_refusal(athanor({"bench", "step", kTiny, "--optimizer", "sgd"}), 2, "sgd");
   expect_refusal(athanor({"bench", "step", kTiny, "--routing", "even"}), 2, "even");
   expect_refusal(athanor({"bench", "step", "absent.toml"}), 2, "absent.toml");
@@ -150,8 +150,8 @@ TEST(BenchDecode, MeasuresPromptsAndTokens) {
 TEST(BenchDecode, RefusesWhatItCannotMeasure) {
   expect_refusal(athanor({"bench", "decode", "absent"}), 3, "absent");
   expect_refusal(athanor({"bench", "decode", "absent.toml"}), 2, "absent.toml");
-  expect_refusal(athanor({"bench", "decode", kTiny, "--rounds", "0"}), 2, "--rounds 0");
-  expect_refusal(athanor({"bench", "decode", kTiny, "--tokens", "0"}), 2, "--tokens 0");
+  expect_refusal(athanor({"bench", "decode", kTiny, "--rounds", "0"}), 2, "--rounds: 0");
+  expect_refusal(athanor({"bench", "decode", kTiny, "--tokens", "0"}), 2, "--tokens: 0");
   const std::string model = std::string(ATHANOR_SOURCE_DIR) + "/tests/data/golden/tiny";
   expect_refusal(athanor({"bench", "decode", model, "--set", "model.hidden=8"}), 2, "--set");
 }

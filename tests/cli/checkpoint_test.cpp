@@ -7,6 +7,7 @@
 
 #include "infer/tiny_model.h"
 #include "support/program.h"
+#include "support/small_disk.h"
 
 namespace athanor::test {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(CheckpointVerb, InspectsAndVerifies) {
   ASSERT_EQ(inspected.code, 0) << inspected.err;
   EXPECT_EQ(json::parse(inspected.out).at("step"), 12);
   const Outcome text = verb("inspect", {run_});
-  EXPECT_NE(text.out.find("step 12, 1 ranks"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("step 12, 1 rank, "), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("model.embed_tokens.weight"), std::string::npos);
   EXPECT_EQ(verb("verify", {step}).code, 0);
   const Outcome of_run = verb("verify", {run_});
@@ -120,6 +121,43 @@ TEST_F(CheckpointVerb, RefusesWhatIsNoCheckpoint) {
   expect_refusal(verb("export", {save(1), folder_ / "x", "--dtype", "fp16"}), 2, "fp16");
   const fs::path other = folder_.write("file", "not a folder");
   expect_refusal(verb("export", {run_, other}), 2, "file");
+}
+
+TEST_F(CheckpointVerb, ExportReplacesModelsAloneAndLosesNothing) {
+  const std::string step = save(5);
+  const fs::path foreign = folder_ / "foreign";
+  fs::create_directories(foreign / "deeper");
+  expect_refusal(verb("export", {step, foreign}), 2, "deeper");
+  EXPECT_TRUE(fs::is_empty(foreign / "deeper"));
+  fs::remove(foreign / "deeper");
+  write_file_atomically(foreign / "thesis.tex", "years of work");
+  write_file_atomically(foreign / "config.json", "{}");
+  expect_refusal(verb("export", {step, foreign}), 2, "thesis.tex");
+  EXPECT_EQ(read_file(foreign / "thesis.tex"), "years of work");
+  EXPECT_EQ(read_file(foreign / "config.json"), "{}");
+  fs::remove(foreign / "thesis.tex");
+  EXPECT_EQ(verb("export", {step, foreign}).code, 0);
+  expect_refusal(verb("export", {step, step}), 2, "no part of a model");
+  EXPECT_EQ(verb("verify", {step}).code, 0);
+}
+
+TEST_F(CheckpointVerb, ExportOntoAFullDiskLeavesTheOldModel) {
+  const std::string step = save(5);
+  const SmallDisk disk(int64_t{1} << 20);
+  if (!disk.mounted()) GTEST_SKIP() << kFullDiskNotTried;
+  const fs::path model = disk.path() / "model";
+  ASSERT_EQ(verb("export", {step, model}).code, 0);
+  const std::string before = generate(model).out;
+  const uintmax_t weights = fs::file_size(model / "model.safetensors");
+  const uintmax_t room = fs::space(disk.path()).available;
+  ASSERT_GT(room, weights);
+  write_file_atomically(disk.path() / "filler", std::string(room - weights / 2, 'x'));
+  expect_refusal(verb("export", {step, model}), 6, "No space left");
+  expect_refusal(verb("export", {step, disk.path() / "new" / "model"}), 6, "No space left");
+  EXPECT_EQ(generate(model).out, before);
+  size_t entries = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(disk.path())) ++entries;
+  EXPECT_EQ(entries, 2u) << "the model and the filler";
 }
 
 }  // namespace

@@ -67,7 +67,13 @@ TEST_F(DataVerb, BadInputIsRefusedAndLeavesNoPack) {
   expect_refusal(pack(folder_ / "empty"), 3, "empty");
   expect_refusal(pack(folder_ / "absent"), 3, "absent");
   expect_refusal(pack(folder_.write("bad.txt", "good\nbad \xff\n")), 3, "bad.txt:2");
-  expect_refusal(pack(folder_.write("d.txt", "text"), {"--heldout", "0.7"}), 2, "0.7");
+  expect_refusal(pack(folder_.write("zero.txt", "")), 3, "zero.txt: there is no text");
+  folder_.write("empty/zero.txt", "");
+  expect_refusal(pack(folder_ / "empty"), 3, "empty: there is no text");
+  expect_refusal(pack(folder_.write("twice.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n")), 3,
+                 "twice.jsonl:1: ");
+  EXPECT_FALSE(fs::exists(packed_)) << "a folder was left behind";
+  expect_refusal(pack(folder_.write("d.txt", "text"), {"--heldout", "0.7"}), 2, "at most 0.5");
   expect_refusal(pack(folder_ / "d.txt", {"--shard-tokens", "0"}), 2, "--shard-tokens");
   EXPECT_FALSE(fs::exists(fs::path(packed_) / "index.json"));
   expect_refusal(athanor({"data", "inspect", packed_}), 3, "packed");

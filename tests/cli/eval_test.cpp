@@ -42,6 +42,9 @@ TEST(EvalVerb, RefusesBadData) {
   expect_refusal(eval(folder / "absent.txt"), 3, "absent.txt");
   expect_refusal(eval(folder.write("bad.txt", "\xc3(")), 3, "bad.txt:1");
   expect_refusal(eval(folder.write("bad.jsonl", "{\"text\": \"a\"}\n{}\n")), 3, "bad.jsonl:2");
+  expect_refusal(eval(folder.write("zero.txt", "")), 3, "zero.txt: there is no text");
+  expect_refusal(eval(folder.write("twice.jsonl", "{\"text\": \"a\", \"text\": \"b\"}")), 3,
+                 "twice.jsonl:1: ");
   expect_refusal(eval(folder.write("d.txt", "a"), {"--context", "0"}), 2, "--context");
   expect_refusal(eval(folder / "d.txt", {"--context", "100"}), 2, "64");
 }

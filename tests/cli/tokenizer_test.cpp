@@ -129,7 +129,7 @@ TEST(TokenizerVerb, BadInputNamesFileAndLine) {
   };
   for (const char* bad :
        {"not json\n", "[1]\n", "{}\n", "{\"text\": 1}\n", "{\"text\": \"\xff\"}\n",
-        "{\"text\": \"\\ud800\"}\n", "{\"text\": \"cut"}) {
+        "{\"text\": \"\\ud800\"}\n", "{\"text\": \"cut", "{\"text\": \"a\", \"text\": \"b\"}"}) {
     expect_refusal(encode(bad), 3, "t.jsonl:1: ");
   }
   for (const char* bad :
@@ -137,6 +137,11 @@ TEST(TokenizerVerb, BadInputNamesFileAndLine) {
         "{\"ids\": [\"1\"]}\n", "{\"ids\": [4294967296]}\n"}) {
     expect_refusal(decode(bad), 3, "i.jsonl:1: ");
   }
+  expect_refusal(encode("{\"text\": \"a\", \"text\": \"b\"}"), 3, "\"text\" occurs twice");
+  expect_refusal(decode("{\"ids\": [1], \"ids\": [2]}"), 3, "\"ids\" occurs twice");
+  EXPECT_EQ(decode("{\"ids\": [97], \"x\": {\"ids\": 1, \"ids\": 2}}").out, "{\"text\":\"a\"}\n");
+  expect_refusal(decode("{\"ids\": [1,]}\n"), 3, "i.jsonl:1: not valid JSON at byte 12");
+  expect_refusal(encode("{\"text\" \"a\"}\n"), 3, "t.jsonl:1: not valid JSON at byte 11");
   const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
   expect_refusal(decode("{\"ids\": [" + deep + "]}\n"), 3, "holds array");
   const Outcome third = encode("{\"text\": \"a\"}\n\n{\"text\": 3}\n");

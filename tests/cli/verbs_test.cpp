@@ -1,6 +1,7 @@
 // The command line's manners: help, version, what is refused, and a stdout that cannot be written.
 #include <gtest/gtest.h>
 
+#include "infer/tiny_model.h"
 #include "support/program.h"
 
 namespace athanor::test {
@@ -114,20 +115,95 @@ TEST(CommandLine, ValuesOfTheWrongKindAreRefused) {
   expect_refusal(athanor({"generate", "m", "--ids", "1", "--temperature", "-1"}), 2, "temperature");
   expect_refusal(athanor({"generate", "m", "--ids", "1", "--top-p", "0"}), 2, "top-p");
   expect_refusal(athanor({"generate", "m", "--ids", "1", "--prompt", "x"}), 2, "--prompt");
+  expect_refusal(athanor({"generate", "m", "--ids", "1", "--top-p", "half"}), 2, "not a number");
   expect_refusal(athanor({"bench", "gemm", "--size", "0"}), 2, "size");
   expect_refusal(athanor({"bench", "gemm", "--seconds", "nan"}), 2, "seconds");
+}
+
+TEST(CommandLine, NumbersOutOfRangeAreRefusedWithTheRange) {
+  struct Case {
+    std::vector<std::string> verb;
+    std::string option, value, range;
+  };
+  const std::vector<std::string> generate = {"generate", "m", "--ids", "1"};
+  const std::vector<std::string> tokenizer = {"tokenizer", "train", "t", "--out", "o"};
+  const std::vector<std::string> pack = {"data", "pack", "d", "--tokenizer", "t", "--out", "o"};
+  const std::vector<std::string> bench = {"bench", "gemm"};
+  for (const auto& [verb, option, value, range] : std::vector<Case>{
+           {{"train", "c"}, "--steps", "0", "at least 1"},
+           {{"train", "c"}, "--steps", "-5", "at least 1"},
+           {generate, "--max-tokens", "0", "at least 1"},
+           {generate, "--temperature", "-0.1", "at least 0"},
+           {generate, "--top-k", "-1", "at least 0"},
+           {generate, "--top-p", "0", "more than 0 and at most 1"},
+           {generate, "--top-p", "2", "more than 0 and at most 1"},
+           {{"eval", "perplexity", "m", "--data", "d"}, "--context", "0", "at least 1"},
+           {tokenizer, "--vocab", "0", "at least 1"},
+           {tokenizer, "--max-bytes", "0", "at least 1"},
+           {pack, "--heldout", "0.6", "at least 0 and at most 0.5"},
+           {pack, "--shard-tokens", "0", "at least 1"},
+           {bench, "--size", "0", "at least 1 and at most 32768"},
+           {bench, "--seconds", "0", "more than 0"},
+           {{"bench", "memory"}, "--seconds", "0", "more than 0"},
+           {{"bench", "step", "c"}, "--steps", "0", "at least 1"},
+           {{"bench", "decode", "m"}, "--rounds", "0", "at least 1"},
+           {{"bench", "decode", "m"}, "--tokens", "0", "at least 1"}}) {
+    std::vector<std::string> command = verb;
+    command.push_back(option + "=" + value);
+    expect_refusal(athanor(command), 2, option + ": " + value + " must be " + range);
+  }
+  for (const char* none : {"nan", "inf", "-inf", "1e999", ""}) {
+    for (const char* option : {"--temperature", "--top-p"}) {
+      std::vector<std::string> command = generate;
+      command.push_back(std::string(option) + "=" + none);
+      expect_refusal(athanor(command), 2, option);
+    }
+  }
 }
 
 TEST(CommandLine, AStdoutThatCannotBeWrittenIsNoSuccess) {
   const Outcome full = athanor({"--help"}, Sink::kFullDisk);
   EXPECT_EQ(full.code, 6);
   EXPECT_EQ(lines_of(full.err), 1) << full.err;
-  const Outcome closed = athanor({"--help"}, Sink::kClosed);
-  EXPECT_EQ(closed.code, 2);
-  EXPECT_EQ(lines_of(closed.err), 1) << closed.err;
   const Outcome pipe = athanor({"--help"}, Sink::kClosedPipe);
   EXPECT_EQ(pipe.code, 128 + 13) << "as SIGPIPE ends a program";
   EXPECT_EQ(pipe.err, "");
+}
+
+TEST(CommandLine, EveryVerbRefusesAClosedStdoutBeforeItWorks) {
+  for (const std::vector<std::string>& verb : kVerbs) {
+    expect_refusal(athanor(verb, Sink::kClosed), 2, "standard output is closed");
+  }
+  const ScratchFolder folder;
+  const fs::path out = folder / "o.model";
+  expect_refusal(athanor({"tokenizer", "train", folder.write("t.txt", "a text"), "--out", out,
+                          "--vocab", "300"},
+                         Sink::kClosed),
+                 2, "standard output is closed");
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CommandLine, AStdoutThatFailsOnTheWayEndsEveryVerbAlike) {
+  const ScratchFolder folder;
+  const std::string model = write_model(folder / "model", text_config());
+  const std::string text = folder.write("t.txt", "some text");
+  const std::string jsonl = folder.write("t.jsonl", "{\"text\": \"a\", \"ids\": [97]}\n");
+  const std::string pack = folder / "pack";
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"--version"},
+           {"eval", "perplexity", model, "--data", text},
+           {"tokenizer", "encode", model, "--jsonl", jsonl},
+           {"tokenizer", "decode", model, "--jsonl", jsonl},
+           {"tokenizer", "inspect", model},
+           {"data", "pack", text, "--tokenizer", model, "--out", pack},
+           {"data", "inspect", pack},
+           {"data", "verify", pack}}) {
+    SCOPED_TRACE(command.front() + " " + command.back());
+    EXPECT_EQ(athanor(command, Sink::kFullDisk).code, 6);
+    const Outcome pipe = athanor(command, Sink::kClosedPipe);
+    EXPECT_EQ(pipe.code, 128 + 13);
+    EXPECT_EQ(pipe.err.find("athanor:"), std::string::npos) << pipe.err;
+  }
 }
 
 }  // namespace
