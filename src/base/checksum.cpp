@@ -6,19 +6,23 @@
 namespace athanor {
 namespace {
 
-std::string to_hex(XXH128_hash_t hash) {
+Digest digest(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, hash);
+  return std::to_array(canonical.digest);
+}
+
+}  // namespace
+
+std::string hex_of(const Digest& digest) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
-  for (const unsigned char byte : canonical.digest) {
+  for (const unsigned char byte : digest) {
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
   }
   return text;
 }
-
-}  // namespace
 
 struct Checksum::State {
   XXH3_state_t xxh3;
@@ -33,16 +37,12 @@ void Checksum::update(const void* data, size_t bytes) {
   XXH3_128bits_update(&state_->xxh3, data, bytes);
 }
 
-std::string Checksum::hex() const { return to_hex(XXH3_128bits_digest(&state_->xxh3)); }
+std::string Checksum::hex() const { return hex_of(digest(XXH3_128bits_digest(&state_->xxh3))); }
 
-std::string Checksum::of(const void* data, size_t bytes) {
-  return to_hex(XXH3_128bits(data, bytes));
-}
+std::string Checksum::of(const void* data, size_t bytes) { return hex_of(digest_of(data, bytes)); }
 
-std::array<unsigned char, 16> Checksum::digest_of(const void* data, size_t bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
-  return std::to_array(canonical.digest);
+Digest Checksum::digest_of(const void* data, size_t bytes) {
+  return digest(XXH3_128bits(data, bytes));
 }
 
 }  // namespace athanor

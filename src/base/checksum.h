@@ -8,6 +8,11 @@
 
 namespace athanor {
 
+/// XXH3-128 of some bytes, in canonical (big-endian) order.
+using Digest = std::array<unsigned char, 16>;
+/// Its 32 lower-case hex digits.
+std::string hex_of(const Digest& digest);
+
 /// XXH3-128 of a stream of bytes, as 32 lower-case hex digits: the text that manifests and shards hold.
 class Checksum {
  public:
@@ -19,8 +24,8 @@ class Checksum {
   std::string hex() const;
 
   static std::string of(const void* data, size_t bytes);
-  /// The same as its 16 bytes, in the order of the hex digits; allocates nothing.
-  static std::array<unsigned char, 16> digest_of(const void* data, size_t bytes);
+  /// The same as bytes; allocates nothing.
+  static Digest digest_of(const void* data, size_t bytes);
 
  private:
   struct State;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace athanor {
@@ -44,6 +45,15 @@ constexpr std::string_view name_of(DType dtype) {
       return "U8";
   }
   return "?";
+}
+
+/// The dtype of a safetensors name; none for a name that is not one of these.
+constexpr std::optional<DType> dtype_named(std::string_view name) {
+  for (const DType dtype :
+       {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32, DType::kU8}) {
+    if (name_of(dtype) == name) return dtype;
+  }
+  return std::nullopt;
 }
 
 /// Storage of a bfloat16: the upper half of an IEEE float. Arithmetic happens in float.

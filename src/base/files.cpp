@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,20 +85,6 @@ std::string read_file(const fs::path& path, ExitCode otherwise) {
   }
   content.resize(filled);
   return content;
-}
-
-MappedFile::MappedFile(const fs::path& path) : path_(path) {
-  const FileDescriptor file = open_checked(path, O_RDONLY, "read", ExitCode::kData);
-  size_ = file_size(file.get(), path, ExitCode::kData);
-  if (!is_regular(file.get())) throw data_error("read " + path.string() + ": not a regular file");
-  if (size_ == 0) return;
-  void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) throw system_error(errno, "map", path.string(), ExitCode::kData);
-  data_ = static_cast<const std::byte*>(data);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content, ExitCode otherwise) {
@@ -198,6 +183,11 @@ void make_directories(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) throw system_error(error.value(), "create", folder.string(), ExitCode::kUsage);
   for (const fs::path& entry : made) sync_directory(entry.parent_path());
+}
+
+bool is_plain_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
 FileLock::FileLock(const fs::path& path, const std::string& in_use_message) {

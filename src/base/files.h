@@ -4,11 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/error.h"
 
@@ -34,25 +31,8 @@ class FileDescriptor {
 /// The whole file as bytes. Throws `otherwise` (kData by default) when it cannot be read.
 std::string read_file(const fs::path& path, ExitCode otherwise = ExitCode::kData);
 
-/// A read-only mapping of a regular file. Reading past a concurrent truncation is the reader's risk: use it for files
-/// whose owner is this program.
-class MappedFile {
- public:
-  explicit MappedFile(const fs::path& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
-
-/// Writes a file that appears complete or not at all: a temporary beside it, fsync, rename, fsync of the folder.
-/// `otherwise` is the exit code of failures that are not a full disk.
+/// Writes a file that appears complete or not at all: a temporary beside it, fsync, rename, fsync of the folder. A link is
+/// followed, a device or pipe is written into. `otherwise` is the exit code of failures that are not a full disk.
 void write_file_atomically(const fs::path& path, std::string_view content,
                            ExitCode otherwise = ExitCode::kUsage);
 
@@ -91,8 +71,11 @@ class LineLog {
 void rename_file(const fs::path& from, const fs::path& to, ExitCode otherwise = ExitCode::kUsage);
 /// Makes the directory entry changes in `folder` durable.
 void sync_directory(const fs::path& folder);
-/// mkdir -p; failures carry kUsage ("unwritable") or kResources.
+/// mkdir -p, durable when it returns; failures carry kUsage ("unwritable") or kResources.
 void make_directories(const fs::path& folder);
+
+/// True for a name that stays in its folder: not empty, at most 255 bytes, no separator or NUL in it, neither "." nor "..".
+bool is_plain_file_name(std::string_view name);
 
 /// An exclusive advisory lock on `path` (created if absent), held until destroyed or the process dies.
 /// Throws kUsage with `in_use_message` when another process holds it.

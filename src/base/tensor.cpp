@@ -1,13 +1,22 @@
 #include "base/tensor.h"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
 namespace athanor {
 
-Tensor::Tensor(void* data, DType dtype, std::initializer_list<int64_t> shape)
+int64_t numel_of(std::span<const int64_t> shape) {
+  // A zero decides, whatever stands beside it: sizes from a file may be such that the others overflow.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+Tensor::Tensor(void* data, DType dtype, std::span<const int64_t> shape)
     : data_(static_cast<std::byte*>(data)), dtype_(dtype), rank_(static_cast<int>(shape.size())) {
   require(rank_ >= 1 && rank_ <= 4, "a tensor has one to four dimensions");
   int i = 0;
-  int64_t product =
-      1;  // of the dimensions above zero: rows() and numel() then fit whatever is left out
+  int64_t product = 1;  // of the dimensions above 0: rows() and numel() fit whatever is left out
   for (const int64_t n : shape) {
     require(n >= 0, "negative tensor dimension");
     require(n == 0 || !__builtin_mul_overflow(product, n, &product), "tensor shape overflows");
@@ -38,7 +47,13 @@ Tensor Tensor::columns(int64_t begin, int64_t count) const {
   return t;
 }
 
-Tensor Tensor::reshaped(std::initializer_list<int64_t> shape) const {
+Tensor Tensor::part(int64_t begin, int64_t count) const {
+  require(contiguous() && begin >= 0 && count >= 0 && begin <= numel() - count,
+          "part outside the tensor");
+  return {data_ + static_cast<size_t>(begin) * size_of(dtype_), dtype_, {count}};
+}
+
+Tensor Tensor::reshaped(std::span<const int64_t> shape) const {
   Tensor t(data_, dtype_, shape);
   require(contiguous() && t.numel() == numel(), "reshape needs a contiguous tensor of equal size");
   return t;

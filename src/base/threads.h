@@ -27,7 +27,7 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-/// Cores this process may use: OMP_NUM_THREADS when set, else the affinity mask, else what a cgroup quota allows.
+/// Cores this process may use: OMP_NUM_THREADS when set, else what both the affinity mask and a cgroup quota allow.
 int allowed_threads();
 
 /// Spreads numbered tasks over a team of the process's worker threads.
@@ -42,6 +42,7 @@ class Threads {
   /// A call from inside a task, or while another thread of the program has the workers, runs serially: with the number of
   /// the task's thread where the team is as large, so that scratch for a whole team may be shared, and as thread 0 of a
   /// team of one. An exception in a task is rethrown here after all threads have stopped.
+  /// kResources when the system starts no more threads.
   void run(int64_t tasks, FunctionRef<void(int64_t task, int thread)> task) const;
 
  private:

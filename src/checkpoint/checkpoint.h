@@ -126,6 +126,10 @@ LatestCheckpoint latest_valid(const fs::path& folder);
 /// complete ones. Returns the steps removed.
 std::vector<int64_t> prune(const fs::path& folder, int keep);
 
+/// Renames checkpoints of steps past `step`, whole or not, to `abandoned-step-…`, so that they are never
+/// resumed. Returns their number.
+int64_t abandon(const fs::path& folder, int64_t step);
+
 /// "step-00000012".
 std::string checkpoint_name(int64_t step);
 /// True for a directory that holds a manifest.

@@ -31,7 +31,8 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& folder)
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const auto step = step_of(entry->path().filename().string());
-    if (step && entry->is_directory()) found.emplace_back(*step, entry->path());
+    std::error_code ignored;
+    if (step && entry->is_directory(ignored)) found.emplace_back(*step, entry->path());
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw system_error(error.value(), "list", folder.string(), ExitCode::kData);
@@ -101,6 +102,19 @@ std::vector<int64_t> prune(const fs::path& folder, int keep) {
     removed.push_back(step);
   }
   return removed;
+}
+
+int64_t abandon(const fs::path& folder, int64_t step) {
+  int64_t abandoned = 0;
+  for (const auto& [number, path] : checkpoints_in(folder)) {
+    if (number <= step) break;
+    const fs::path name = "abandoned-" + path.filename().string();
+    fs::path to = folder / name;
+    for (int n = 2; fs::exists(to); ++n) to = folder / fmt::format("{}-{}", name.string(), n);
+    rename_file(path, to);
+    ++abandoned;
+  }
+  return abandoned;
 }
 
 void export_checkpoint(const Checkpoint& checkpoint, const fs::path& directory,

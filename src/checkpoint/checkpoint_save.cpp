@@ -15,20 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-int64_t numel_of(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (const int64_t size : shape) n *= size;
-  return n;
-}
-
-DType dtype_of_name(const std::string& name) {
-  for (const DType type :
-       {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32, DType::kU8}) {
-    if (name_of(type) == name) return type;
-  }
-  throw bug("a rank's record names the dtype " + name);
-}
-
 // Adds what a rank wrote to the manifest's files and to `tensors`.
 void merge_record(const RankRecord& record, Manifest& manifest,
                   std::map<std::string, StoredTensor>& tensors) {
@@ -38,7 +24,7 @@ void merge_record(const RankRecord& record, Manifest& manifest,
                             root.at("checksum").get<std::string>(), /*rank_file=*/true});
   for (const json& slice : root.at("slices")) {
     const auto name = slice.at("name").get<std::string>();
-    const DType dtype = dtype_of_name(slice.at("dtype").get<std::string>());
+    const DType dtype = dtype_named(slice.at("dtype").get<std::string>()).value();
     const auto shape = slice.at("shape").get<std::vector<int64_t>>();
     StoredTensor& tensor = tensors[name];
     if (tensor.name.empty()) {

@@ -8,7 +8,8 @@
 #include <set>
 
 #include "base/checksum.h"
-#include "base/error.h"
+#include "base/files.h"
+#include "base/tensor.h"
 #include "checkpoint/json_reading.h"
 
 namespace athanor::checkpoint {
@@ -41,8 +42,7 @@ std::string checksum_member(const json& object, const std::string& where) {
 // A name that stays in the checkpoint's own folder.
 std::string file_name(const json& object, const char* key, const std::string& where) {
   std::string name = string_member(object, key, where);
-  if (name.empty() || name == "." || name == ".." || name.size() > 255 ||
-      name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+  if (!is_plain_file_name(name)) {
     throw data_error(
         fmt::format("{}: key \"{}\": \"{}\" is no plain file name", where, key, printable(name)));
   }
@@ -51,11 +51,9 @@ std::string file_name(const json& object, const char* key, const std::string& wh
 
 DType dtype_member(const json& object, const std::string& where) {
   const std::string text = string_member(object, "dtype", where);
-  for (const DType type :
-       {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32, DType::kU8}) {
-    if (name_of(type) == text) return type;
-  }
-  throw data_error(fmt::format("{}: unknown dtype \"{}\"", where, printable(text)));
+  const std::optional<DType> dtype = dtype_named(text);
+  if (!dtype) throw data_error(fmt::format("{}: unknown dtype \"{}\"", where, printable(text)));
+  return *dtype;
 }
 
 ordered_json json_or_null(const std::string& text) {
@@ -148,11 +146,7 @@ void verify_own_bytes(std::string_view text, const std::string& where) {
 
 }  // namespace
 
-int64_t StoredTensor::numel() const {
-  int64_t n = 1;
-  for (const int64_t size : shape) n *= size;
-  return n;
-}
+int64_t StoredTensor::numel() const { return numel_of(shape); }
 
 const StoredTensor* Manifest::find(std::string_view name) const {
   const auto found = std::lower_bound(

@@ -42,10 +42,7 @@ std::map<std::string, std::string> parse_index(const fs::path& path) {
   if (!map.is_object()) throw data_error(where + ": key \"weight_map\" must be an object");
   std::map<std::string, std::string> places;
   for (const auto& [tensor, file] : map.items()) {
-    const bool plain = file.is_string() && !file.get_ref<const std::string&>().empty() &&
-                       file.get_ref<const std::string&>().find_first_of(
-                           std::string_view("/\\\0", 3)) == std::string::npos;
-    if (!plain) {
+    if (!file.is_string() || !is_plain_file_name(file.get_ref<const std::string&>())) {
       throw data_error(
           fmt::format("{}: weight_map: tensor {} is placed in {}, which is no file name", where,
                       printable(tensor), printable(file.dump())));
@@ -88,7 +85,7 @@ Weights open_weights(const fs::path& directory) {
   for (const std::string& name : names) {
     if (!fs::exists(directory / name)) {
       throw data_error(
-          fmt::format("{}: names the file {}, which is missing", index.string(), name));
+          fmt::format("{}: names the file {}, which is missing", index.string(), printable(name)));
     }
     add_file(directory / name, weights);
   }
@@ -97,7 +94,7 @@ Weights open_weights(const fs::path& directory) {
     if (found == weights.tensors.end() ||
         weights.files[found->second.first].path().filename() != file) {
       throw data_error(fmt::format("{}: places tensor {} in {}, which does not hold it",
-                                   index.string(), printable(tensor), file));
+                                   index.string(), printable(tensor), printable(file)));
     }
   }
   for (const auto& [tensor, place] : weights.tensors) {

@@ -46,11 +46,7 @@ int bits_of(std::string_view dtype) {
 
 std::optional<DType> type_of(std::string_view dtype) {
   if (dtype == "BOOL") return DType::kU8;  // a byte that is 0 or 1
-  for (const DType type :
-       {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32, DType::kU8}) {
-    if (name_of(type) == dtype) return type;
-  }
-  return std::nullopt;
+  return dtype_named(dtype);
 }
 
 // Bytes of a tensor; nothing when the product overflows.
@@ -180,13 +176,7 @@ uint64_t layout_bytes(const TensorLayout& tensor) {
 
 }  // namespace
 
-int64_t TensorEntry::numel() const {
-  // A zero decides, whatever stands beside it: the product of the others may not fit.
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  int64_t n = 1;
-  for (const int64_t size : shape) n *= size;
-  return n;
-}
+int64_t TensorEntry::numel() const { return numel_of(shape); }
 
 std::string TensorEntry::describe() const {
   return fmt::format("{}[{}]", dtype, fmt::join(shape, ", "));
@@ -407,11 +397,8 @@ StagedSafetensors::~StagedSafetensors() {
 }
 
 void StagedSafetensors::commit() {
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw system_error(errno, "write", path_.string(), otherwise_);
-  }
+  rename_file(temporary_, path_, otherwise_);
   committed_ = true;
-  sync_directory(path_.parent_path());
 }
 
 }  // namespace athanor::checkpoint

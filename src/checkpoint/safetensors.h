@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,7 +40,7 @@ struct SafetensorsHeader {
 /// Parses and validates the header that starts `prefix` of a file of `file_bytes` bytes: its
 /// length, the JSON, names that occur once, dtypes, shapes and offsets; the tensors must cover the
 /// rest of the file without overlap or hole. Throws kData naming `where` and the tensor. `prefix`
-/// must hold the whole header (see header_bytes).
+/// must hold the whole header.
 SafetensorsHeader parse_safetensors_header(std::string_view prefix, uint64_t file_bytes,
                                            const std::string& where);
 
@@ -62,7 +61,6 @@ class SafetensorsFile {
   SafetensorsFile(const fs::path& path, const HeaderProof& proof);
 
   const fs::path& path() const { return path_; }
-  uint64_t file_bytes() const { return file_bytes_; }
   uint64_t header_bytes() const { return header_.bytes; }
   /// In the order of their bytes in the file.
   std::span<const TensorEntry> entries() const { return header_.entries; }

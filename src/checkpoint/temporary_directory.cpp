@@ -6,15 +6,6 @@
 #include <cstdio>  // renameat2
 
 namespace athanor::checkpoint {
-namespace {
-
-void rename_or_throw(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    throw system_error(errno, "rename to", to.string(), ExitCode::kResources);
-  }
-}
-
-}  // namespace
 
 TemporaryDirectory::TemporaryDirectory(fs::path path) : path_(std::move(path)) {
   std::error_code error;
@@ -37,22 +28,22 @@ void TemporaryDirectory::write_file(const std::string& name, std::string_view co
 void TemporaryDirectory::commit(const fs::path& target) {
   sync_directory(path_);
   if (!fs::exists(fs::symlink_status(target))) {
-    rename_or_throw(path_, target);
+    rename_file(path_, target, ExitCode::kResources);
     committed_ = true;
   } else if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     // path_ is now the old directory: the destructor removes it.
+    sync_directory(target.parent_path());
   } else if (errno == EINVAL || errno == ENOSYS) {  // a file system that cannot exchange names
     fs::path old = path_;
     old += ".old";
-    rename_or_throw(target, old);
-    rename_or_throw(path_, target);
+    rename_file(target, old, ExitCode::kResources);
+    rename_file(path_, target, ExitCode::kResources);
     committed_ = true;
     std::error_code ignored;
     fs::remove_all(old, ignored);
   } else {
     throw system_error(errno, "replace", target.string(), ExitCode::kResources);
   }
-  sync_directory(target.parent_path());
 }
 
 }  // namespace athanor::checkpoint

@@ -30,11 +30,10 @@ struct PhaseData {
 uint64_t samples_in(const TokenSource& source, int64_t sequence_length);
 
 /// Fills sample k of a source.
-///   ids            [sequence_length]
-///   targets        [sequence_length]; the next token of the same document; −1 at the last token of
-///   each document segment_begins where documents begin in `ids`: 0 first, ascending. Its capacity
-///   is kept: reserve sequence_length
-///                  once and no call allocates.
+///   ids             [sequence_length]
+///   targets         [sequence_length]: the next token of the same document, −1 at a document's last token
+///   segment_begins  where documents begin in `ids`: 0 first, ascending. Its capacity is kept: reserve
+///                   sequence_length once and no call allocates.
 void read_sample(const TokenSource& source, uint64_t sample, std::span<int32_t> ids,
                  std::span<int32_t> targets, std::vector<int32_t>& segment_begins);
 

@@ -57,8 +57,7 @@ Json json_of(const PackIndex& index) {
 /// A file's name in the pack's folder: never a path out of it.
 std::string name_in(const Json& entry, const std::string& index) {
   std::string name = entry.at("file").get<std::string>();
-  if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos ||
-      name == "." || name == "..") {
+  if (!is_plain_file_name(name)) {
     throw data_error(index + ": the index lists a file that is no plain name");
   }
   return name;

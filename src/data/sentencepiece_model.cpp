@@ -127,19 +127,8 @@ bool table_is_sound(std::string_view table) {
   return valid_utf8_prefix(replacements) == replacements.size();
 }
 
-/// The byte that "<0x0A>" stands for; −1 for any other spelling.
-int byte_of(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
-  const size_t high = kDigits.find(text[3]);
-  const size_t low = kDigits.find(text[4]);
-  if (high == std::string_view::npos || low == std::string_view::npos) return -1;
-  return static_cast<int>(high * 16 + low);
-}
-
-/// Finds the special ids and the byte pieces, and what is wrong with the pieces (empty: nothing).
+/// Finds the special ids, and what is wrong with the pieces (empty: nothing).
 std::string check_pieces(SentencePieceModel& model, const TrainerSpec& spec) {
-  std::fill(std::begin(model.bytes), std::end(model.bytes), -1);
   std::unordered_set<std::string_view> texts;
   int bytes = 0;
   int normal = 0;
@@ -163,13 +152,10 @@ std::string check_pieces(SentencePieceModel& model, const TrainerSpec& spec) {
         if (is(spec.eos)) model.special.eos = static_cast<int32_t>(id);
         if (is(spec.pad)) model.special.pad = static_cast<int32_t>(id);
         break;
-      case PieceType::kByte: {
-        const int value = byte_of(piece.text);
-        if (value < 0) return wrong("is no byte piece");
-        model.bytes[value] = static_cast<int32_t>(id);
+      case PieceType::kByte:
+        if (byte_of(piece.text) < 0) return wrong("is no byte piece");
         ++bytes;
         break;
-      }
       case PieceType::kNormal:
         ++normal;
         break;
@@ -228,6 +214,15 @@ SentencePieceModel parse_sentencepiece_model(std::string_view content, const std
     throw damaged("its normalizer table points out of itself");
   }
   return model;
+}
+
+int byte_of(std::string_view piece) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
+  const size_t high = kDigits.find(piece[3]);
+  const size_t low = kDigits.find(piece[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return -1;
+  return static_cast<int>(high * 16 + low);
 }
 
 bool looks_like_sentencepiece(std::string_view content) {

@@ -38,7 +38,6 @@ struct SentencePieceModel {
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
   SpecialIds special;
-  int32_t bytes[256];  // the ids of the byte pieces; −1 each without byte_fallback
 
   /// True when encoding changes nothing but " " to "▁".
   bool keeps_text() const {
@@ -52,6 +51,9 @@ struct SentencePieceModel {
 /// no numbers, an incomplete set of bytes, no or several unknown pieces, a normalizer table with
 /// jumps out of itself, a model of words or characters.
 SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& name);
+
+/// The byte that a piece "<0x0A>" stands for; −1 for any other spelling.
+int byte_of(std::string_view piece);
 
 /// True when `content` begins as a SentencePiece model file does.
 bool looks_like_sentencepiece(std::string_view content);

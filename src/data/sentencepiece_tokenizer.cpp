@@ -90,8 +90,7 @@ class PieceStream : public StreamDecoder {
     if (id < 0 || static_cast<size_t>(id) >= model_.pieces.size()) return out;
     const Piece& piece = model_.pieces[static_cast<size_t>(id)];
     if (piece.type == PieceType::kByte) {
-      repair_.push(static_cast<unsigned char>(std::stoi(piece.text.substr(3, 2), nullptr, 16)),
-                   out);
+      repair_.push(static_cast<unsigned char>(byte_of(piece.text)), out);
       any_text_ |= !out.empty();
       pending_ = true;
       return out;

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "base/checksum.h"
 #include "base/error.h"
 
 namespace athanor::data {
@@ -28,12 +27,6 @@ uint32_t read_u32(std::string_view bytes, size_t offset) {
 }  // namespace
 
 Digest digest_of(std::string_view bytes) { return Checksum::digest_of(bytes.data(), bytes.size()); }
-
-std::string hex_of(const Digest& digest) {
-  std::string hex;
-  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  return hex;
-}
 
 void append_u64(std::string& out, uint64_t value) {
   for (int i = 0; i < 8; ++i) out += static_cast<char>(value >> (8 * i));

@@ -1,11 +1,12 @@
 // The bytes of a shard file (docs/formats-shards.md): written by pack.cpp, read by shards.cpp.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/checksum.h"
 
 namespace athanor::data {
 
@@ -15,12 +16,10 @@ constexpr uint64_t kBlockTokens = 4096;
 constexpr uint32_t kShardVersion = 1;
 constexpr size_t kHeaderBytes = 64;
 constexpr size_t kTrailerBytes = 64;
-constexpr size_t kDigestBytes = 16;
+constexpr size_t kDigestBytes = sizeof(Digest);
 
-using Digest = std::array<unsigned char, kDigestBytes>;
-/// XXH3-128 of some bytes, as bytes.
+/// XXH3-128 of some bytes.
 Digest digest_of(std::string_view bytes);
-std::string hex_of(const Digest& digest);
 
 /// A shard's first and last 64 bytes, as values. Between them: the tokens, then the tables.
 struct ShardFrame {

@@ -71,12 +71,6 @@ void Tokenizer::add_special(std::vector<int32_t>& ids) const {
   if (ends.eos >= 0) ids.push_back(ends.eos);
 }
 
-std::vector<int32_t> Tokenizer::encode_with_special(std::string_view text) const {
-  std::vector<int32_t> ids = encode(text);
-  add_special(ids);
-  return ids;
-}
-
 std::vector<std::string> Tokenizer::words(std::string_view text) const {
   return {std::string(text)};
 }

@@ -57,8 +57,6 @@ class Tokenizer {
   /// Puts the special ids around those of a text: the ones a tokenizer.json's template says, else BOS and EOS, each
   /// where the tokenizer has it.
   virtual void add_special(std::vector<int32_t>& ids) const;
-  /// encode(text), then add_special().
-  std::vector<int32_t> encode_with_special(std::string_view text) const;
 
   /// The words that `text` is cut into before the model encodes each by itself, special tokens among them; the whole text
   /// where there is no such step. For `tokenizer inspect`.

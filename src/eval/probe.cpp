@@ -21,11 +21,6 @@ namespace {
 
 using checkpoint::NamedTensor;
 
-class NoSink final : public model::GradientSink {
- public:
-  void ready(const model::Parameter&) override {}
-};
-
 // The memory of one pass forward and, where asked for, one back. Made twice: planning, then for real.
 struct Machine {
   Arena values{"parameters"};
@@ -194,7 +189,7 @@ ProbeResult probe(const ProbeOptions& options) {
     machine.model->forward(ctx, machine.activations, view, no_losses, statistics,
                            /*want_logits=*/true, observer);
     if (!options.gradients) return;
-    NoSink sink;
+    model::GradientSink sink;
     model::Statistics again;
     machine.model->forward_backward(ctx, machine.activations, view,
                                     1.0 / static_cast<double>(batch.target_count), sink, again);

@@ -154,11 +154,7 @@ void ModelConfig::validate(const GeometryKeys& keys) const {
   }
 }
 
-int64_t ParameterSpec::numel() const {
-  int64_t n = 1;
-  for (const int64_t d : shape) n *= d;
-  return n;
-}
+int64_t ParameterSpec::numel() const { return numel_of(shape); }
 
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& c) {
   std::vector<ParameterSpec> specs;

@@ -56,9 +56,9 @@ struct ModelConfig {
   }  ///< width of each value projection
   int64_t classes() const { return experts + 1; }
 
-  /// Throws kUsage naming the first of `keys` that the equations exclude: sizes below 1, query heads no
-  /// multiple of key heads, an odd rotary part, an odd value half, a sliding layer without a
-  /// window. Everything else works.
+  /// Throws kUsage naming the first of `keys` that the equations exclude: sizes below 1 or so large that
+  /// counts pass 64 bits, query heads no multiple of key heads, an odd rotary part, an odd value half, a
+  /// sliding layer without a window. Everything else works.
   void validate(const GeometryKeys& keys = {}) const;
 };
 

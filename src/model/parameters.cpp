@@ -9,18 +9,8 @@
 namespace athanor::model {
 namespace {
 
-/// Elements of `flat` from `offset` on, under the spec's shape.
-Tensor view(const Tensor& flat, int64_t offset, const ParameterSpec& spec) {
-  std::byte* data = flat.data() + static_cast<size_t>(offset) * size_of(flat.dtype());
-  const auto& s = spec.shape;
-  switch (s.size()) {
-    case 1:
-      return {data, flat.dtype(), {s[0]}};
-    case 2:
-      return {data, flat.dtype(), {s[0], s[1]}};
-    default:
-      return {data, flat.dtype(), {s[0], s[1], s[2]}};
-  }
+Tensor view(const Tensor& flat, const Parameter& p) {
+  return flat.part(p.offset, p.spec.numel()).reshaped(p.spec.shape);
 }
 
 bool starts_at_one(std::string_view name) {
@@ -71,13 +61,13 @@ Parameters::Parameters(const ModelConfig& config, ops::Precision precision, Aren
   }
   flat_ = values.tensor(real, {numel_});
   biases_ = values.tensor(real, {config_.layers, config_.classes()});
-  for (Parameter& p : parameters_) p.value = view(flat_, p.offset, p.spec);
+  for (Parameter& p : parameters_) p.value = view(flat_, p);
 }
 
 void Parameters::set_gradients(const Tensor& flat) {
   require(flat.dtype() == flat_.dtype() && flat.numel() == numel_ && flat.contiguous(),
           "the gradients must lie as the values do");
-  for (Parameter& p : parameters_) p.gradient = view(flat, p.offset, p.spec);
+  for (Parameter& p : parameters_) p.gradient = view(flat, p);
 }
 
 const Parameter& Parameters::find(std::string_view name) const {

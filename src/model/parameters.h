@@ -10,7 +10,6 @@
 
 #include "model/config.h"
 #include "ops/context.h"
-#include "ops/norm.h"
 
 namespace athanor::model {
 
@@ -22,11 +21,11 @@ struct Parameter {
 };
 
 /// Told by the backward when a parameter's gradient of this micro-batch is complete: buckets belong
-/// to `train`, the reduction to `comm`.
+/// to `train`, the reduction to `comm`. This one waits for none.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  virtual void ready(const Parameter& parameter) = 0;
+  virtual void ready(const Parameter&) {}
 };
 
 /// All parameters of a model in one dense flat array (no padding), in the order of parameter_specs,

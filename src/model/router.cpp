@@ -82,15 +82,15 @@ void Router::forward(Pass& pass, const Tensor& x, const Tensor& previous,
                      const RouterActivations& saved, const Tensor& state) {
   ops::Context& ctx = pass.ctx;
   const ops::PartScope part(ctx, "router");
-  ops::linear(ctx, x, packed_down_.forward, state, {down_bias_.value});
+  ops::linear(ctx, x, packed_down_.forward, state, down_bias_.value);
   if (state_scale_ != nullptr) {
     ops::depth_average(ctx, state, state_scale_->value, previous, state);
   }
   observe(pass, layer_, "router_state", state);
   ops::rms_norm(ctx, state, norm_.value, config_.rms_norm_eps, saved.normed, saved.inv_norm);
-  ops::linear(ctx, saved.normed, packed_first_.forward, saved.first, {first_bias_.value});
+  ops::linear(ctx, saved.normed, packed_first_.forward, saved.first, first_bias_.value);
   ops::gelu(ctx, saved.first, saved.first_gelu);
-  ops::linear(ctx, saved.first_gelu, packed_second_.forward, saved.second, {second_bias_.value});
+  ops::linear(ctx, saved.first_gelu, packed_second_.forward, saved.second, second_bias_.value);
   ops::gelu(ctx, saved.second, saved.second_gelu);
 
   ArenaScope scope(pass.arena);

@@ -9,12 +9,12 @@ namespace athanor::model {
 
 /// What the backward needs of a forward; T tokens.
 struct RouterActivations {
-  Tensor normed;       ///< act [T, R], s
+  Tensor normed;       ///< real [T, R], s
   Tensor inv_norm;     ///< real [T]
   Tensor first;        ///< real [T, R], before the first GELU
-  Tensor first_gelu;   ///< act [T, R]
+  Tensor first_gelu;   ///< real [T, R]
   Tensor second;       ///< real [T, R], before the second GELU
-  Tensor second_gelu;  ///< act [T, R]
+  Tensor second_gelu;  ///< real [T, R]
   Tensor probability;  ///< real [T, E+1]
   Tensor expert;       ///< i32 [T], E: skip
   Tensor weight;       ///< real [T], 0 for a skipped token

@@ -15,8 +15,6 @@ void check_shape(const Checks& check, const AttentionShape& shape) {
   check.that(heads.size >= 1 && shape.window >= 0, "head size or window out of range");
 }
 
-DType real_of(DType act) { return act == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 OpShape shape_of(const Tensor& q, const AttentionShape& shape) {
   return {q.rows(), shape.heads.query, shape.heads.key, shape.heads.size};
 }

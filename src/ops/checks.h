@@ -40,6 +40,9 @@ class Checks {
   DType real_;
 };
 
+/// The real dtype that goes with a tensor that may be an activation.
+constexpr DType real_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
 /// True when the plain twin has to run: it was chosen, or the numbers are f64.
 inline bool runs_reference(const Context& ctx, DType real) {
   return ctx.isa() == Isa::kReference || real == DType::kF64;

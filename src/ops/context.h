@@ -12,7 +12,7 @@ namespace athanor::ops {
 class Trace;
 
 /// Kernel families, slowest first. kReference is the plain twin that tests compare with; kPortable is Highway's best
-/// target without the families below it (NEON, SSE, AVX2 as the CPU has them).
+/// target short of the families after it (NEON, SSE4 or SSSE3).
 enum class Isa : uint8_t { kReference, kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 std::string_view name_of(Isa isa);

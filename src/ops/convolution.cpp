@@ -27,13 +27,6 @@ void check_weights(const Checks& check, Heads heads, const ConvolutionWeights& w
   }
 }
 
-/// Elements [begin, begin + count) of a vector.
-Tensor part(const Tensor& vector, int64_t begin, int64_t count) {
-  return {vector.data() + static_cast<size_t>(begin) * size_of(vector.dtype()),
-          vector.dtype(),
-          {count}};
-}
-
 /// Between w [d, d, 2] (out, in, tap) of one head and its matrix [d, 2d] over (tap 0, inputs) ‖
 /// (tap 1, inputs).
 template <class Move>
@@ -125,7 +118,7 @@ void cca_convolution(Context& ctx, const Tensor& c, const Tensor& history, Segme
   depthwise_windows(ctx, c, history, segments, heads, w, windows);
   for (int64_t h = 0; h < heads.total(); ++h) {
     linear(ctx, windows.columns(h * 2 * d, 2 * d), w.grouped[h], y2.columns(h * d, d),
-           {.bias = part(w.grouped_bias, h * d, d)});
+           w.grouped_bias.part(h * d, d));
   }
 }
 

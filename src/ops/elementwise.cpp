@@ -14,8 +14,6 @@ bool is_float(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16;
 }
 
-DType real_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 /// The sum of `values`, whose tree has `width` leaves, a power of two; leaves past the end are
 /// absent.
 double tree_sum_of(std::span<const double> values, size_t width) {
@@ -64,18 +62,6 @@ void add(Context& ctx, const Tensor& from, const Tensor& to) {
     reference::add(from, to);
   } else {
     cpu::add(ctx, from, to);
-  }
-}
-
-void scale(Context& ctx, const Tensor& t, double factor) {
-  const TraceSpan span(ctx, "scale", [&] { return moves(t, {t, t}); });
-  const Checks check("scale", t);
-  check.real_vector("t", t, t.numel());
-  if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
-    reference::scale(t, factor);
-  } else {
-    cpu::scale(ctx, t, static_cast<float>(factor));
   }
 }
 

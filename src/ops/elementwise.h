@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "ops/context.h"
 
@@ -13,8 +12,6 @@ void convert(Context& ctx, const Tensor& from, const Tensor& to);
 void fill(Context& ctx, const Tensor& t, double value);
 /// to += from (real, real or act); equal rows and cols, either may be strided.
 void add(Context& ctx, const Tensor& from, const Tensor& to);
-/// t *= factor (real, contiguous).
-void scale(Context& ctx, const Tensor& t, double factor);
 /// db[n] (real) accumulates Σ_t dy[t, n], dy act or real.
 void accumulate_column_sums(Context& ctx, const Tensor& dy, const Tensor& db);
 

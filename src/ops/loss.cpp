@@ -33,12 +33,6 @@ void check_targets(const int32_t* targets, int64_t tokens, int64_t vocabulary) {
   }
 }
 
-Tensor part(const Tensor& vector, int64_t begin, int64_t count) {
-  return {vector.data() + static_cast<size_t>(begin) * size_of(vector.dtype()),
-          vector.dtype(),
-          {count}};
-}
-
 /// Tokens, vocabulary, width. Logits are no operand: they need not exist. Products that are ops of their own add their
 /// FLOPs themselves; the fast kernel's logits, which are not, are counted here.
 OpWork loss_work(const Tensor& h, const VocabularyHead& head, bool plain, const Tensor& dh,
@@ -88,7 +82,7 @@ void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
   const Tensor scaled = factored ? scratch.tensor(act, {chunk, width}) : Tensor();
   for (int64_t begin = 0; begin < tokens; begin += chunk) {
     const int64_t rows = std::min(chunk, tokens - begin);
-    const Tensor input = h.slice_rows(begin, rows), row_loss = part(loss, begin, rows);
+    const Tensor input = h.slice_rows(begin, rows), row_loss = loss.part(begin, rows);
     const Tensor d = with_gradient ? dlogits.slice_rows(0, rows) : Tensor();
     const int32_t* wanted = targets.as<int32_t>() + begin;
     if (plain) {

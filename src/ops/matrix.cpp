@@ -66,14 +66,12 @@ void check_offsets(const Context& ctx, std::span<const int64_t> offsets, size_t 
 }
 
 void check_linear(const char* op, const Tensor& x, const PackedMatrix& w, const Tensor& y,
-                  const LinearOptions& options) {
+                  const Tensor& bias) {
   fit(!w.empty(), op, "w was never packed");
   fit(x.cols() == w.k && y.cols() == w.n && x.rows() == y.rows(), op,
       "x [t, k], w [n, k] and y [t, n] do not fit");
   fit(is_act(x.dtype()) && is_act(y.dtype()), op, "x and y must be real or bf16");
-  fit(options.bias.empty() || (options.bias.numel() == w.n && is_real(options.bias.dtype())), op,
-      "bias must be real [n]");
-  fit(!options.accumulate || is_real(y.dtype()), op, "accumulation needs a real y");
+  fit(bias.empty() || (bias.numel() == w.n && is_real(bias.dtype())), op, "bias must be real [n]");
 }
 
 void check_outer(const char* op, DType compute, const Tensor& dy, const Tensor& x, int64_t n,
@@ -101,13 +99,12 @@ int64_t filled(std::span<const int64_t> offsets) {
 }
 
 OpWork grouped_linear_work(const Tensor& x, std::span<const int64_t> offsets,
-                           std::span<const PackedMatrix> w, const Tensor& y, bool accumulate) {
+                           std::span<const PackedMatrix> w, const Tensor& y) {
   const int64_t rows = offsets.back();
-  const Tensor used = y.slice_rows(0, rows);
   return {.shape = {x.rows(), w[0].n, w[0].k, static_cast<int64_t>(w.size())},
           .flops = product_flops(rows, w[0].n, w[0].k),
           .compute = w[0].dtype,
-          .bytes = bytes_of({x.slice_rows(0, rows), used, accumulate ? used : Tensor()}) +
+          .bytes = bytes_of({x.slice_rows(0, rows), y.slice_rows(0, rows)}) +
                    static_cast<double>(filled(offsets)) * packed_bytes(w[0])};
 }
 
@@ -167,47 +164,45 @@ void pack_transposed(Context& ctx, const Tensor& w, PackedMatrix& out) {
 }
 
 void linear(Context& ctx, const Tensor& x, const PackedMatrix& w, const Tensor& y,
-            const LinearOptions& options) {
-  check_linear("linear", x, w, y, options);
+            const Tensor& bias) {
+  check_linear("linear", x, w, y, bias);
   const TraceSpan span(ctx, "linear", [&] {
     return OpWork{.shape = {x.rows(), w.n, w.k},
                   .flops = product_flops(x.rows(), w.n, w.k),
                   .compute = w.dtype,
-                  .bytes = bytes_of({x, y, options.accumulate ? y : Tensor(), options.bias}) +
-                           packed_bytes(w)};
+                  .bytes = bytes_of({x, y, bias}) + packed_bytes(w)};
   });
-  const DType bias = options.bias.empty() ? w.dtype : options.bias.dtype();
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, w.dtype, {x.dtype(), y.dtype(), bias});
+  const DType bias_dtype = bias.empty() ? w.dtype : bias.dtype();
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, w.dtype, {x.dtype(), y.dtype(), bias_dtype});
   report(ctx, "linear", x.rows(), w.n, w.k, kernel);
   if (kernel != nullptr) {
     const std::array<int64_t, 2> offsets{0, x.rows()};
-    cpu::grouped_linear(ctx, *kernel, x, offsets, std::span(&w, 1), y, options);
+    cpu::grouped_linear(ctx, *kernel, x, offsets, std::span(&w, 1), y, bias);
   } else if (!ctx.planning()) {
-    reference::linear(ctx.threads(), x, w, y, options);
+    reference::linear(ctx.threads(), x, w, y, bias);
   }
 }
 
 void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offsets,
-                    std::span<const PackedMatrix> w, const Tensor& y, bool accumulate) {
+                    std::span<const PackedMatrix> w, const Tensor& y) {
   const char* op = "grouped_linear";
-  const LinearOptions options{.bias = {}, .accumulate = accumulate};
   check_offsets(ctx, offsets, w.size(), x.rows(), op);
   for (const PackedMatrix& group : w) {
     fit(group.dtype == w[0].dtype, op, "all groups' w must have one dtype");
-    check_linear(op, x, group, y, options);
+    check_linear(op, x, group, y, {});
   }
-  const TraceSpan span(ctx, op, [&] { return grouped_linear_work(x, offsets, w, y, accumulate); });
+  const TraceSpan span(ctx, op, [&] { return grouped_linear_work(x, offsets, w, y); });
   const cpu::MatrixKernel* kernel = fast_kernel(ctx, w[0].dtype, {x.dtype(), y.dtype()});
   report(ctx, op, x.rows(), w[0].n, w[0].k, kernel);
   if (kernel != nullptr) {
-    cpu::grouped_linear(ctx, *kernel, x, offsets, w, y, options);
+    cpu::grouped_linear(ctx, *kernel, x, offsets, w, y, {});
     return;
   }
   if (ctx.planning()) return;
   for (size_t g = 0; g < w.size(); ++g) {
     const int64_t rows = offsets[g + 1] - offsets[g];
     reference::linear(ctx.threads(), x.slice_rows(offsets[g], rows), w[g],
-                      y.slice_rows(offsets[g], rows), options);
+                      y.slice_rows(offsets[g], rows), {});
   }
 }
 

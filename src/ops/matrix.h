@@ -28,15 +28,10 @@ void pack(Context& ctx, const Tensor& w, PackedMatrix& out);
 /// Packs w [k', n'] as B of y = x · w (out.n = n' = w.cols(), out.k = k' = w.rows()): what input gradients need.
 void pack_transposed(Context& ctx, const Tensor& w, PackedMatrix& out);
 
-struct LinearOptions {
-  Tensor bias;              ///< real [n], added to every row; empty: none
-  bool accumulate = false;  ///< y += instead of y =; y must be real
-};
-
-/// y[t, n] = x[t, k] · Bᵀ (+ bias). x act or real (converted to w.dtype where it differs), y act or real; rows of x and y
-/// may be strided. Accumulation in f32 (f64 for f64) along k in a fixed order.
+/// y[t, n] = x[t, k] · Bᵀ (+ bias, real [n] or empty). x act or real (converted to w.dtype where it differs), y act or real;
+/// rows of x and y may be strided. Accumulation in f32 (f64 for f64) along k in a fixed order.
 void linear(Context& ctx, const Tensor& x, const PackedMatrix& w, const Tensor& y,
-            const LinearOptions& options = {});
+            const Tensor& bias = {});
 
 /// Weight gradient: dw[n, k] (real) accumulates Σ_t dy[t, n] · x[t, k]; products in `compute` (bf16 rounds both
 /// factors), sums in f32/f64 in a fixed order of t. dy and x act or real. t = 0 leaves dw alone.
@@ -46,7 +41,7 @@ void accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tenso
 /// One product per group: rows [offsets[g], offsets[g+1]) of x times w[g]. offsets has w.size() + 1 entries, rising from
 /// 0; an empty group costs nothing. Rows of y past offsets.back() are left alone.
 void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offsets,
-                    std::span<const PackedMatrix> w, const Tensor& y, bool accumulate = false);
+                    std::span<const PackedMatrix> w, const Tensor& y);
 /// dw[g] (real [groups, n, k]) accumulates the outer products of group g's rows.
 void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
                               std::span<const int64_t> offsets, const Tensor& dw);

@@ -12,9 +12,6 @@
 namespace athanor::ops {
 namespace {
 
-/// The real dtype that goes with tensors of which any may be an activation.
-DType real_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 /// The first `count` entries of order must name rows of [0, rows).
 void check_order(const Checks& check, const Tensor& order, int64_t count, int64_t rows) {
   check.index_vector("order", order, order.numel());

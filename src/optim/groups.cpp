@@ -26,18 +26,6 @@ constexpr std::array kTable = {
 
 }  // namespace
 
-std::string_view name_of(Rule rule) {
-  switch (rule) {
-    case Rule::kMuon:
-      return "muon";
-    case Rule::kAdamW:
-      return "adamw";
-    case Rule::kAdamWNoDecay:
-      return "adamw without decay";
-  }
-  throw bug("unknown optimizer rule");
-}
-
 Rule rule_of(OptimizerKind optimizer, ParameterKind parameter) {
   for (const Row& row : kTable) {
     if (row.kind == parameter) {

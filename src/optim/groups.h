@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "model/config.h"
 
@@ -18,8 +17,6 @@ enum class Rule : uint8_t {
   kAdamW,         ///< decays
   kAdamWNoDecay,  ///< 1-D tensors: scales, biases, norms, temperatures
 };
-
-std::string_view name_of(Rule rule);
 
 /// The rule of a kind of parameter (zaya1.md §6.3; the lists of golden/train/meta.json).
 Rule rule_of(OptimizerKind optimizer, model::ParameterKind parameter);

@@ -16,25 +16,6 @@ namespace {
 /// pay for the waiting, and what one thread needs of such a matrix stays in its caches.
 constexpr int64_t kSmallMatrix = int64_t{1} << 20;
 
-/// Elements [offset, offset + count) of a flat tensor.
-Tensor part(const Tensor& flat, int64_t offset, int64_t count) {
-  return {
-      flat.data() + offset * static_cast<int64_t>(size_of(flat.dtype())), flat.dtype(), {count}};
-}
-
-Tensor shaped(const Tensor& flat, const std::vector<int64_t>& shape) {
-  switch (shape.size()) {
-    case 1:
-      return flat.reshaped({shape[0]});
-    case 2:
-      return flat.reshaped({shape[0], shape[1]});
-    case 3:
-      return flat.reshaped({shape[0], shape[1], shape[2]});
-    default:
-      throw bug("a parameter has one to three dimensions");
-  }
-}
-
 }  // namespace
 
 Optimizer::Optimizer(const model::Parameters& parameters, OptimizerConfig config, Arena& arena)
@@ -75,7 +56,7 @@ Optimizer::Optimizer(const model::Parameters& parameters, OptimizerConfig config
     const int64_t count = parameter.spec.numel();
     const auto add = [&](const char* kind, const Tensor& flat, int64_t offset) {
       state_.push_back({std::string("optimizer.") + kind + "." + name,
-                        shaped(part(flat, offset, count), parameter.spec.shape)});
+                        flat.part(offset, count).reshaped(parameter.spec.shape)});
     };
     if (rule_of(config_.kind, parameter.spec.kind) == Rule::kMuon) {
       add("momentum", momentum_, muon);
@@ -97,7 +78,7 @@ void Optimizer::move(ops::Context& ctx, const Tensor& values, const Tensor& grad
       rate * 0.2 * std::sqrt(static_cast<double>(std::max(matrix.rows, matrix.cols)));
   const double decay = 1 - rate * config_.weight_decay;
   const auto in = [&](const Tensor& flat, int64_t offset) {
-    return part(flat, offset, matrix.count()).reshaped({matrix.rows, matrix.cols});
+    return flat.part(offset, matrix.count()).reshaped({matrix.rows, matrix.cols});
   };
   const ArenaScope scope(ctx.scratch());
   const Tensor direction = ctx.scratch().tensor(values.dtype(), {matrix.rows, matrix.cols});
@@ -159,9 +140,9 @@ void Optimizer::step(ops::Context& ctx, model::Parameters& parameters, const Ten
   for (const Matrix& matrix : large_) move(ctx, values, gradient, matrix, options);
   for (const Run& run : runs_) {
     adamw.weight_decay = run.rule == Rule::kAdamW ? config_.weight_decay : 0.0;
-    ops::adamw(ctx, part(values, run.offset, run.count), part(gradient, run.offset, run.count),
-               part(exp_avg_, run.state_offset, run.count),
-               part(exp_avg_sq_, run.state_offset, run.count), adamw);
+    ops::adamw(ctx, values.part(run.offset, run.count), gradient.part(run.offset, run.count),
+               exp_avg_.part(run.state_offset, run.count),
+               exp_avg_sq_.part(run.state_offset, run.count), adamw);
   }
   parameters.touch();
 }

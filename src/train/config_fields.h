@@ -41,7 +41,7 @@ struct Field {
 /// have as many as they hold.
 std::vector<Field> fields_of(Config& config);
 
-/// The value as TOML.
+/// The value as TOML. Throws kUsage naming the key for a text, such as a path, that is not UTF-8.
 std::string value_text(const Field& field);
 
 }  // namespace athanor::train

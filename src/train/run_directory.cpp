@@ -5,9 +5,6 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <vector>
-
-#include "checkpoint/checkpoint.h"
 
 namespace athanor::train {
 namespace {
@@ -21,13 +18,6 @@ bool empty_but_lock(const fs::path& folder) {
     if (entry->path().filename() != kLock) return false;
   }
   return !error;
-}
-
-void rename_durably(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) throw system_error(error.value(), "rename", from.string(), ExitCode::kUsage);
-  sync_directory(to.parent_path());
 }
 
 /// The step of a metrics line; none for a line that was cut short.
@@ -135,30 +125,9 @@ fs::path RunDirectory::set_aside() {
   make_directories(folder());
   for (const char* name :
        {"metrics.jsonl", "events.jsonl", "checkpoints", "tensorboard", "model", "config.toml"}) {
-    if (fs::exists(path_ / name)) rename_durably(path_ / name, folder() / name);
+    if (fs::exists(path_ / name)) rename_file(path_ / name, folder() / name);
   }
   return folder();
-}
-
-int64_t RunDirectory::abandon_checkpoints(int64_t step) {
-  int64_t abandoned = 0;
-  if (!fs::exists(checkpoints())) return 0;
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(checkpoints())) found.push_back(entry.path());
-  for (const fs::path& path : found) {
-    const std::string name = path.filename().string();
-    const std::string digits = name.starts_with("step-") ? name.substr(5) : "";
-    const bool checkpoint = !digits.empty() && digits.size() < 19 &&
-                            digits.find_first_not_of("0123456789") == std::string::npos;
-    if (!checkpoint || std::stoll(digits) <= step) continue;
-    fs::path to = path.parent_path() / ("abandoned-" + name);
-    for (int n = 2; fs::exists(to); ++n) {
-      to = path.parent_path() / fmt::format("abandoned-{}-{}", name, n);
-    }
-    rename_durably(path, to);
-    ++abandoned;
-  }
-  return abandoned;
 }
 
 }  // namespace athanor::train

@@ -52,8 +52,6 @@ class RunDirectory {
   fs::path set_aside();
   /// Removes the config, metrics, events and TensorBoard files of a start that came to nothing.
   void withdraw();
-  /// Renames checkpoints of steps past `step` to `abandoned-step-…`, so that they are never resumed. Returns their number.
-  int64_t abandon_checkpoints(int64_t step);
 
  private:
   fs::path metrics_path() const { return path_ / "metrics.jsonl"; }

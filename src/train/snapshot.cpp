@@ -8,12 +8,6 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<int64_t> shape_of(const Tensor& t) {
-  std::vector<int64_t> shape;
-  for (int i = 0; i < t.rank(); ++i) shape.push_back(t.dim(i));
-  return shape;
-}
-
 /// Calls `use` for every tensor of the optimizers.
 template <class Use>
 void for_optimizer_state(const Workspace& workspace, Use use) {
@@ -60,7 +54,8 @@ fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunS
   info.state = to_json(state).dump();
   std::vector<checkpoint::TensorSlice> slices = checkpoint::slices_of(workspace.parameters);
   for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
-    slices.push_back({tensor.name, shape_of(tensor.value), 0, tensor.value});
+    const std::span<const int64_t> shape = tensor.value.shape();
+    slices.push_back({tensor.name, {shape.begin(), shape.end()}, 0, tensor.value});
   });
   directory.sync();  // a checkpoint never knows of steps whose metrics could still be lost
   return checkpoint::save_checkpoint(directory.checkpoints(), info, model, slices, side_files);

@@ -188,7 +188,7 @@ Start find_start(const TrainOptions& options, RunDirectory& directory) {
     adopt(config, start.config, options, directory, step);
     start.config = std::move(config);
     const int64_t cut = directory.cut_metrics(step);
-    const int64_t abandoned = directory.abandon_checkpoints(step);
+    const int64_t abandoned = checkpoint::abandon(directory.checkpoints(), step);
     directory.event("resumed", step,
                     {{"checkpoint", start.checkpoint->path().string()},
                      {"metrics_cut", cut},

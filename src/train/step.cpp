@@ -8,16 +8,6 @@
 #include "optim/clip.h"
 
 namespace athanor::train {
-namespace {
-
-/// Nothing is overlapped with the backward while there is one bucket: the whole gradient.
-class NoSink final : public model::GradientSink {
- public:
-  void ready(const model::Parameter&) override {}
-};
-
-}  // namespace
-
 StepRunner::StepRunner(const Config& config, Workspace& workspace, comm::Communicator& communicator)
     : config_(config),
       workspace_(workspace),
@@ -30,7 +20,7 @@ StepRunner::StepRunner(const Config& config, Workspace& workspace, comm::Communi
 
 double StepRunner::run_group(ops::Context& ctx, int64_t group, int64_t sequences, double scale,
                              const Tensor& into) {
-  NoSink sink;
+  model::GradientSink sink;  // one bucket: nothing is overlapped with the backward
   {
     const ops::PartScope part(ctx, "gradients");
     ops::fill(ctx, into, 0.0);
@@ -109,7 +99,7 @@ std::span<double> StepRunner::norm_blocks() const {
 }
 
 void StepRunner::plan(ops::Context& ctx) {
-  NoSink sink;
+  model::GradientSink sink;
   Workspace& w = workspace_;
   w.model.refresh(ctx);
   for (const Phase& phase : config_.phases) {

@@ -270,7 +270,7 @@ void Trainer::roll_back(const std::string& reason) {
   const StepPlan bad = plan_.at(state_.step - 1);
   const uint64_t read =
       bad.first_sample + state_.offset_in(bad.phase) + static_cast<uint64_t>(bad.sequences);
-  directory_.abandon_checkpoints(first_bad);
+  checkpoint::abandon(directory_.checkpoints(), first_bad);
   const auto latest = checkpoint::latest_valid(directory_.checkpoints());
   if (!latest.checkpoint) throw numbers_error(where + "; there is no checkpoint to go back to");
   resume(*latest.checkpoint);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/arena.h"
-#include "comm/communicator.h"
 #include "model/model.h"
 #include "model/parameters.h"
 #include "optim/controller.h"

@@ -41,6 +41,15 @@ TEST(BFloat16, EveryValueSurvivesTheWayThroughFloat) {
   }
 }
 
+TEST(DType, IsFoundByTheNameItHas) {
+  for (const DType dtype :
+       {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32, DType::kU8}) {
+    EXPECT_EQ(dtype_named(name_of(dtype)), dtype);
+  }
+  EXPECT_EQ(dtype_named("F16"), std::nullopt);
+  EXPECT_EQ(dtype_named(""), std::nullopt);
+}
+
 TEST(BFloat16, RoundsToTheNearestAndTiesToEven) {
   const float step = 0x1p-7F;  // between neighbours just above 1
   EXPECT_EQ(round_trip(1.0F + 0.49F * step), 1.0F);

@@ -99,18 +99,6 @@ TEST_F(Files, ReadErrorsNameThePathAndCarryTheCallersCode) {
   }
 }
 
-TEST_F(Files, MapsRegularFilesOnly) {
-  write_file_atomically(path("f"), "mapped");
-  const MappedFile file(path("f"));
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()),
-            "mapped");
-  write_file_atomically(path("empty"), "");
-  EXPECT_TRUE(MappedFile(path("empty")).bytes().empty());
-  EXPECT_EQ(code_of([&] { const MappedFile folder(path("")); }), ExitCode::kData);
-  EXPECT_EQ(code_of([&] { const MappedFile none(path("none")); }), ExitCode::kData);
-  EXPECT_EQ(code_of([] { const MappedFile device("/dev/zero"); }), ExitCode::kData);
-}
-
 TEST_F(Files, AnAtomicWriteReplacesAndLeavesNothingBeside) {
   write_file_atomically(path("f"), "old");
   write_file_atomically(path("f"), "new");
@@ -228,6 +216,18 @@ TEST_F(Files, RenamingReplacesAndSaysWhyNot) {
   EXPECT_FALSE(fs::exists(path("a")));
   EXPECT_EQ(code_of([&] { rename_file(path("a"), path("b"), ExitCode::kData); }), ExitCode::kData);
   EXPECT_EQ(read_file(path("b")), "new");
+}
+
+TEST_F(Files, APlainNameStaysInItsFolder) {
+  for (const char* name : {"a", "...", ".hidden", "model-00001-of-00002.safetensors"}) {
+    EXPECT_TRUE(is_plain_file_name(name)) << name;
+  }
+  for (const char* name : {"", ".", "..", "a/b", "/", "a\\b"}) {
+    EXPECT_FALSE(is_plain_file_name(name)) << name;
+  }
+  EXPECT_FALSE(is_plain_file_name(std::string_view("a\0b", 3)));
+  EXPECT_TRUE(is_plain_file_name(std::string(255, 'a')));
+  EXPECT_FALSE(is_plain_file_name(std::string(256, 'a')));
 }
 
 TEST_F(Files, ALockIsHeldUntilItsOwnerIsGone) {

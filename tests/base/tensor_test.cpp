@@ -70,6 +70,24 @@ TEST(Tensor, ReshapedAndAtSeeTheSameElements) {
   EXPECT_EQ(second.at(2).row<float>(0)[3], 23.0F);
 }
 
+TEST(Tensor, PartsAreVectors) {
+  auto values = counting(24);
+  const Tensor t = Tensor::of(values.data(), {4, 6});
+  const Tensor part = t.part(5, 3);
+  EXPECT_EQ(part.rank(), 1);
+  EXPECT_EQ(part.numel(), 3);
+  EXPECT_EQ(part.as<float>()[0], 5.0F);
+  EXPECT_EQ(t.part(24, 0).numel(), 0);
+  EXPECT_EQ(std::vector<int64_t>(t.shape().begin(), t.shape().end()), (std::vector<int64_t>{4, 6}));
+}
+
+TEST(Tensor, AZeroDecidesTheNumberOfElements) {
+  const int64_t large = int64_t{1} << 40;
+  EXPECT_EQ(numel_of(std::vector<int64_t>{large, large, 0}), 0);
+  EXPECT_EQ(numel_of(std::vector<int64_t>{}), 1);
+  EXPECT_EQ(numel_of(std::vector<int64_t>{3, 4}), 12);
+}
+
 TEST(Tensor, WhatLeavesTheTensorIsABug) {
   auto values = counting(24);
   const Tensor t = Tensor::of(values.data(), {4, 6});
@@ -83,6 +101,9 @@ TEST(Tensor, WhatLeavesTheTensorIsABug) {
   EXPECT_THROW(t.at(-1), Error);
   EXPECT_THROW(t.reshaped({5, 5}), Error);
   EXPECT_THROW(t.reshaped({-4, -6}), Error);
+  EXPECT_THROW(t.part(20, 5), Error);
+  EXPECT_THROW(t.part(1, most), Error);
+  EXPECT_THROW(t.columns(0, 3).part(0, 1), Error);
   EXPECT_THROW(t.columns(0, 3).reshaped({12}), Error);
   EXPECT_THROW(t.columns(0, 3).at(0), Error);
   EXPECT_THROW(t.as<int32_t>(), Error);

@@ -192,6 +192,18 @@ TEST_F(CheckpointTest, PruneGoesOnWhereACrashLeftIt) {
   EXPECT_EQ(names_in(folder()), std::set<std::string>{"step-00000002"});
 }
 
+TEST_F(CheckpointTest, WhatIsAbandonedIsNeverTheNewest) {
+  for (const int64_t step : {1, 2, 3}) save_step(step);
+  EXPECT_EQ(abandon(folder(), 1), 2);
+  save_step(3);
+  EXPECT_EQ(abandon(folder(), 1), 1);
+  EXPECT_EQ(names_in(folder()),
+            (std::set<std::string>{"step-00000001", "abandoned-step-00000002",
+                                   "abandoned-step-00000003", "abandoned-step-00000003-2"}));
+  EXPECT_EQ(latest_valid(folder()).checkpoint->step(), 1);
+  EXPECT_EQ(abandon(folder() / "none", 0), 0);
+}
+
 TEST_F(CheckpointTest, TheNewestThatVerifiesIsUsed) {
   for (const int64_t step : {1, 2, 3}) save_step(step);
   std::string bytes = read_file(folder() / "step-00000003" / "rank-00000.safetensors");

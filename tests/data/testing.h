@@ -1,65 +1,18 @@
-// What the tests of this floor share: folders that vanish, made-up English, and expected refusals.
+// What the tests of this floor share: made-up English and hostile texts.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/files.h"
 #include "base/random.h"
-#include "base/threads.h"
+#include "support/scratch.h"
 
 namespace athanor::data {
 
-/// A folder that is gone at the end of the scope.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "athanor_data_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw bug("no temporary folder");
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  /// Writes a file, with its folders.
-  fs::path write(const std::string& name, std::string_view content) const {
-    const fs::path file = path_ / name;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << content;
-    return file;
-  }
-
- private:
-  fs::path path_;
-};
-
-/// Runs `action`, which must throw an Error with `code` whose message is one line and holds every
-/// part.
-template <class F>
-void expect_error(ExitCode code, const std::vector<std::string>& parts, F&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(error.code(), code) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    for (const std::string& part : parts) {
-      EXPECT_NE(message.find(part), std::string::npos) << "\"" << part << "\" in: " << message;
-    }
-    return;
-  }
-  ADD_FAILURE() << "nothing was refused";
-}
+using TemporaryFolder = test::ScratchFolder;
+using test::expect_error;
 
 /// Documents of made-up prose: syllables as words, Zipf-like, with sentences, lines and paragraphs.
 inline std::vector<std::string> sample_corpus(size_t documents, uint64_t seed) {

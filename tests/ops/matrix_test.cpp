@@ -52,8 +52,7 @@ TEST(Matrix, LinearOnEveryKernelAndShape) {
       ++variant;  // options change from case to case, so that all of them meet all kernels
       const bool transposed = variant % 2 == 1;
       const bool biased = variant % 3 == 0;
-      const bool accumulate = variant % 5 < 2;
-      const DType y_dtype = !accumulate && variant % 4 == 0 ? DType::kBF16 : real_of(compute);
+      const DType y_dtype = variant % 4 == 0 ? DType::kBF16 : real_of(compute);
       const std::string where = describe(backend, s, variant);
       Numbers numbers(static_cast<uint64_t>(variant));
       Matrix x(variant % 7 < 2 ? other_act(compute) : compute, s.t, s.k, variant % 3);
@@ -62,11 +61,10 @@ TEST(Matrix, LinearOnEveryKernelAndShape) {
       Matrix bias(real_of(compute), 1, s.n);
       Matrix y(y_dtype, s.t, s.n, variant % 4);
       for (Matrix* m : {&x, &w, &bias, &y}) numbers.fill(*m);
-      const Matrix before = y;
       const Packed b = pack_on(backend, w, transposed);
       run_planned(backend, 1 + variant % 3, [&](Context& ctx) {
         linear_on(backend, ctx, x.tensor(), b.matrix, y.tensor(),
-                  {.bias = biased ? bias.tensor() : Tensor(), .accumulate = accumulate});
+                  biased ? bias.tensor() : Tensor());
       });
       EXPECT_TRUE(y.margin_untouched()) << where;
       for (int64_t i = 0; i < s.t; ++i) {
@@ -77,7 +75,6 @@ TEST(Matrix, LinearOnEveryKernelAndShape) {
                       rounded(transposed ? w.get(k, j) : w.get(j, k), compute));
           }
           if (biased) exact.add(bias.get(0, j), 1);
-          if (accumulate) exact.add(before.get(i, j), 1);
           ASSERT_NO_FATAL_FAILURE(expect_close(y.get(i, j), exact, s.k, compute, y_dtype, where));
         }
       }
@@ -195,7 +192,7 @@ void check_groups(const Backend& backend, const Groups& groups) {
     // While planning the offsets are not known yet.
     const std::vector<int64_t> unknown(groups.offsets.size(), -1);
     const auto& offsets = ctx.planning() ? unknown : groups.offsets;
-    grouped_linear_on(backend, ctx, x.tensor(), offsets, views, y.tensor(), true);
+    grouped_linear_on(backend, ctx, x.tensor(), offsets, views, y.tensor());
     grouped_outer_on(backend, ctx, dy.tensor(), x.tensor(), offsets,
                      dw.tensor().reshaped({groups.count(), groups.n, groups.k}));
   });
@@ -205,7 +202,6 @@ void check_groups(const Backend& backend, const Groups& groups) {
     for (int64_t j = 0; j < groups.n; ++j) {
       for (int64_t i = groups.first(g); i < groups.last(g); ++i) {
         Exact exact;
-        exact.add(y_before.get(i, j), 1);
         for (int64_t k = 0; k < groups.k; ++k) {
           exact.add(rounded(x.get(i, k), compute),
                     rounded(w[static_cast<size_t>(g)].get(j, k), compute));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/checks.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/matrix_products.h"
 #include "ops/matrix.h"
@@ -38,7 +39,6 @@ inline std::vector<Backend> backends(const cpu::MatrixKernel* model) {
   return all;
 }
 
-inline DType real_of(DType compute) { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
 /// A dtype that must be converted on its way into the product.
 inline DType other_act(DType compute) {
   return compute == DType::kBF16 ? DType::kF32 : DType::kBF16;
@@ -174,18 +174,17 @@ void run_planned(const Backend& backend, int threads, const Op& op) {
 // The ops on a backend: through the door, or, for the tests' own kernel, one step behind it.
 
 inline void linear_on(const Backend& backend, Context& ctx, const Tensor& x, const PackedMatrix& w,
-                      const Tensor& y, const LinearOptions& options = {}) {
-  if (backend.kernel == nullptr) return linear(ctx, x, w, y, options);
+                      const Tensor& y, const Tensor& bias = {}) {
+  if (backend.kernel == nullptr) return linear(ctx, x, w, y, bias);
   const int64_t offsets[] = {0, x.rows()};
-  cpu::grouped_linear(ctx, *backend.kernel, x, offsets, std::span(&w, 1), y, options);
+  cpu::grouped_linear(ctx, *backend.kernel, x, offsets, std::span(&w, 1), y, bias);
 }
 
 inline void grouped_linear_on(const Backend& backend, Context& ctx, const Tensor& x,
                               std::span<const int64_t> offsets, std::span<const PackedMatrix> w,
-                              const Tensor& y, bool accumulate) {
-  if (backend.kernel == nullptr) return grouped_linear(ctx, x, offsets, w, y, accumulate);
-  cpu::grouped_linear(ctx, *backend.kernel, x, offsets, w, y,
-                      {.bias = {}, .accumulate = accumulate});
+                              const Tensor& y) {
+  if (backend.kernel == nullptr) return grouped_linear(ctx, x, offsets, w, y);
+  cpu::grouped_linear(ctx, *backend.kernel, x, offsets, w, y, {});
 }
 
 inline void accumulate_outer_on(const Backend& backend, Context& ctx, const Tensor& dy,

@@ -19,6 +19,7 @@ ScratchFolder::~ScratchFolder() {
 }
 
 fs::path ScratchFolder::write(const std::string& name, std::string_view content) const {
+  fs::create_directories((path_ / name).parent_path());
   write_bytes(path_ / name, content);
   return path_ / name;
 }

@@ -20,7 +20,7 @@ class ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   const fs::path& path() const { return path_; }
   fs::path operator/(const std::string& name) const { return path_ / name; }
-  /// Writes a file of it and gives its path.
+  /// Writes a file, with the folders above it.
   fs::path write(const std::string& name, std::string_view content) const;
 
  private:

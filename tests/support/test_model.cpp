@@ -7,11 +7,6 @@
 namespace athanor::test {
 namespace {
 
-class NoSink final : public model::GradientSink {
- public:
-  void ready(const model::Parameter&) override {}
-};
-
 model::Batch view_of(const TokenBatch& batch) {
   const auto count = static_cast<int64_t>(batch.ids.size());
   return {Tensor::of(batch.ids.data(), {count}),
@@ -90,7 +85,7 @@ std::map<std::string, Values> TestModel::gradients(const TokenBatch& batch, doub
   parameters_->set_gradients(flat_gradients());
   model::Statistics statistics;
   run([&](ops::Context& ctx, Arena& activations) {
-    NoSink sink;
+    model::GradientSink sink;
     statistics = {};
     model_->forward_backward(ctx, activations, view_of(batch), 1.0 / static_cast<double>(targets),
                              sink, statistics);

@@ -7,23 +7,12 @@
 #include <vector>
 
 #include "base/files.h"
+#include "support/scratch.h"
 #include "train/train.h"
 
 namespace athanor::train::testing {
 
-/// A folder that is removed with its content.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using TemporaryFolder = test::ScratchFolder;
 
 void write(const fs::path& path, const std::string& content);
 std::string read(const fs::path& path);

@@ -19,17 +19,6 @@
 
 namespace athanor::train::testing {
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (fs::temp_directory_path() / "athanor-train-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw bug("mkdtemp");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 void write(const fs::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }

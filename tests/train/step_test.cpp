@@ -12,10 +12,6 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this folder
 
-class NoSink final : public model::GradientSink {
-  void ready(const model::Parameter&) override {}
-};
-
 /// The gradient of sequences [first, first + count), in the config's micro-batches.
 std::vector<float> gradient_of(Bench& bench, int64_t first, int64_t count, double scale,
                                model::Statistics& statistics) {
@@ -23,7 +19,7 @@ std::vector<float> gradient_of(Bench& bench, int64_t first, int64_t count, doubl
   bench.workspace->parameters.set_gradients(
       Tensor::of(sum.data(), {static_cast<int64_t>(sum.size())}));
   bench.workspace->model.refresh(*bench.ctx);
-  NoSink sink;
+  model::GradientSink sink;
   statistics.expert_counts.assign(
       static_cast<size_t>(bench.workspace->geometry.layers * bench.workspace->geometry.classes()),
       0);

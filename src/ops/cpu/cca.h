@@ -29,19 +29,4 @@ void value_delay(const Context& ctx, const Tensor& current, const Tensor& delaye
 void value_delay_backward(const Context& ctx, const Tensor& dv, Segments segments,
                           const Tensor& dcurrent, const Tensor& ddelayed);
 
-/// body(s, first, last): the rows [first, last) of [begin, end) that lie in segment s, for each that has some.
-template <class Body>
-void for_segments_in(Segments segments, int64_t begin, int64_t end, Body body) {
-  size_t low = 0, high = segments.size() - 1;  // segments[low] <= begin < segments[high]
-  while (high - low > 1) {
-    const size_t middle = (low + high) / 2;
-    (segments[middle] <= begin ? low : high) = middle;
-  }
-  for (size_t s = low; s + 1 < segments.size() && segments[s] < end; ++s) {
-    const int64_t first = segments[s] > begin ? segments[s] : begin;
-    const int64_t last = segments[s + 1] < end ? segments[s + 1] : end;
-    body(s, first, last);
-  }
-}
-
 }  // namespace athanor::ops::cpu

@@ -109,6 +109,21 @@ namespace {
 HWY_EXPORT(depthwise_row);
 HWY_EXPORT(depthwise_piece_backward);
 
+/// body(s, first, last): the rows [first, last) of [begin, end) that lie in segment s, for each that has some.
+template <class Body>
+void for_segments_in(Segments segments, int64_t begin, int64_t end, Body body) {
+  size_t low = 0, high = segments.size() - 1;  // segments[low] <= begin < segments[high]
+  while (high - low > 1) {
+    const size_t middle = (low + high) / 2;
+    (segments[middle] <= begin ? low : high) = middle;
+  }
+  for (size_t s = low; s + 1 < segments.size() && segments[s] < end; ++s) {
+    const int64_t first = segments[s] > begin ? segments[s] : begin;
+    const int64_t last = segments[s + 1] < end ? segments[s + 1] : end;
+    body(s, first, last);
+  }
+}
+
 /// Takes scratch for the taps of w [C, 2] apart and, unless planning, fills it.
 Taps split_taps(const Context& ctx, const Tensor& w, const Tensor& bias) {
   const int64_t channels = bias.numel();

@@ -28,12 +28,6 @@ void add_row(FloatRow from, FloatRow to, int64_t cols) {
   });
 }
 
-void scale_row(FloatRow to, int64_t cols, float factor) {
-  for_vectors(cols, [&](int64_t c, size_t n) ATHANOR_INLINE_BODY {
-    store(hn::Mul(load(to, c, n), splat(factor)), to, c, n);
-  });
-}
-
 void column_sums(const FloatRows& dy, int64_t begin, int64_t end, int64_t cols, float* sums) {
   for_vectors(cols, [&](int64_t c, size_t n) ATHANOR_INLINE_BODY {
     auto sum = hn::Zero(kFloat);
@@ -69,7 +63,6 @@ namespace {
 HWY_EXPORT(convert_row);
 HWY_EXPORT(fill_row);
 HWY_EXPORT(add_row);
-HWY_EXPORT(scale_row);
 HWY_EXPORT(column_sums);
 HWY_EXPORT(squares);
 
@@ -115,13 +108,6 @@ void add(const Context& ctx, const Tensor& from, const Tensor& to) {
   const FloatRows source(from), target(to);
   for_tiles(ctx, to.rows(), to.cols(), from.contiguous() && to.contiguous(),
             [&](int64_t r, int64_t c, int64_t n) { kernel(source.at(r, c), target.at(r, c), n); });
-}
-
-void scale(const Context& ctx, const Tensor& t, float factor) {
-  const auto kernel = &ATHANOR_KERNEL(scale_row, ctx.isa());
-  const FloatRows target(t);
-  for_tiles(ctx, t.rows(), t.cols(), true,
-            [&](int64_t r, int64_t c, int64_t n) { kernel(target.at(r, c), n, factor); });
 }
 
 void accumulate_column_sums(const Context& ctx, const Tensor& dy, const Tensor& db) {

@@ -17,7 +17,6 @@ RowKernel add_kernel(Isa isa);
 void convert(const Context& ctx, const Tensor& from, const Tensor& to);
 void fill(const Context& ctx, const Tensor& t, float value);
 void add(const Context& ctx, const Tensor& from, const Tensor& to);
-void scale(const Context& ctx, const Tensor& t, float factor);
 /// Takes its partial sums from the scratch; while planning only that.
 void accumulate_column_sums(const Context& ctx, const Tensor& dy, const Tensor& db);
 void block_squares(const Context& ctx, const Tensor& x, int64_t block, std::span<double> sums);

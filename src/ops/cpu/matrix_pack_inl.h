@@ -179,35 +179,29 @@ void pack_rows(const PackBlock& block) {
   }
 }
 
-/// The table entry of a family's vector kernel.
+/// The table entry of a family's vector kernel, whose factors are To.
+template <class Ops, class To>
+constexpr MatrixKernel vector_kernel_of(const char* name, const char* why) {
+  return {.name = name,
+          .why = why,
+          .compute = Ops::kCompute,
+          .row_block = 128,
+          .column_block = 256,
+          .scratch_bytes = multiply_scratch<Ops>,
+          .multiply = multiply<Ops>,
+          .pack_rows = pack_rows<Ops, To>,
+          .pack_columns = pack_columns<Ops, To>,
+          .convert_row = convert_row<Ops, To>,
+          .spin_registers = spin_registers<Ops>,
+          .register_flops = spin_flops<Ops>()};
+}
+
 template <class Ops>
 constexpr MatrixKernel vector_kernel(const char* name, const char* why) {
   if constexpr (Ops::kCompute == DType::kBF16) {
-    return {name,
-            why,
-            DType::kBF16,
-            128,
-            256,
-            multiply_scratch<Ops>,
-            multiply<Ops>,
-            pack_rows<Ops, uint16_t>,
-            pack_columns<Ops, uint16_t>,
-            convert_row<Ops, uint16_t>,
-            spin_registers<Ops>,
-            spin_flops<Ops>()};
+    return vector_kernel_of<Ops, uint16_t>(name, why);
   } else {
-    return {name,
-            why,
-            DType::kF32,
-            128,
-            256,
-            multiply_scratch<Ops>,
-            multiply<Ops>,
-            pack_rows<Ops, float>,
-            pack_columns<Ops, float>,
-            convert_row<Ops, float>,
-            spin_registers<Ops>,
-            spin_flops<Ops>()};
+    return vector_kernel_of<Ops, float>(name, why);
   }
 }
 

@@ -44,11 +44,6 @@ void add_to(MatrixBlock& product, float beta, const Tensor& z) {
   product.z_stride = z.row_stride();
 }
 
-std::span<const float> floats(const Tensor& t) {
-  if (t.empty()) return {};
-  return {t.as<float>(), static_cast<size_t>(t.numel())};
-}
-
 }  // namespace
 
 void pack(const Context& ctx, const MatrixKernel& kernel, const Tensor& w, bool transposed,
@@ -60,7 +55,7 @@ void pack(const Context& ctx, const MatrixKernel& kernel, const Tensor& w, bool 
 
 void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor& x,
                     std::span<const int64_t> offsets, std::span<const PackedMatrix> w,
-                    const Tensor& y, const LinearOptions& options) {
+                    const Tensor& y, const Tensor& bias) {
   const int64_t n = w[0].n;
   const int64_t k = w[0].k;
   const int64_t lines = lines_of(kernel.compute, k);
@@ -73,7 +68,6 @@ void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor
   std::byte* scratch = product_scratch(ctx, kernel, x.rows(), n, lines);
   if (ctx.planning()) return;
 
-  const std::span<const float> bias = floats(options.bias);
   const int64_t end = offsets.back();
   const int64_t step = direct ? std::max<int64_t>(end, 1) : kConvertRows;
   size_t group = 0;
@@ -96,9 +90,7 @@ void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor
             .y = y.data() + first * stride_bytes(y),
             .y_dtype = y.dtype(),
             .y_stride = y.row_stride(),
-            .bias = bias.empty() ? nullptr : bias.data()};
-        if (options.accumulate)
-          add_to(products[count - 1], 1.0F, y.slice_rows(first, last - first));
+            .bias = bias.empty() ? nullptr : bias.as<float>()};
       }
       if (offsets[group + 1] > stop) break;  // the rest of this group is the next step's
       ++group;

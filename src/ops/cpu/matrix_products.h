@@ -14,11 +14,11 @@ namespace athanor::ops::cpu {
 void pack(const Context& ctx, const MatrixKernel& kernel, const Tensor& w, bool transposed,
           const PackedMatrix& out);
 
-/// Rows [offsets[g], offsets[g+1]) of y from those of x times w[g], all groups at once. `options`
-/// holds for every group.
+/// Rows [offsets[g], offsets[g+1]) of y from those of x times w[g], all groups at once; bias (f32 [n], or empty) is added to
+/// every row.
 void grouped_linear(const Context& ctx, const MatrixKernel& kernel, const Tensor& x,
                     std::span<const int64_t> offsets, std::span<const PackedMatrix> w,
-                    const Tensor& y, const LinearOptions& options);
+                    const Tensor& y, const Tensor& bias);
 
 /// dw[g] += Σ over group g's tokens of dy ⊗ x; dw is [groups · n, k].
 void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,

@@ -16,9 +16,9 @@ namespace {
 //   Left      one element of the left factor (a pair, for bf16) for all 16 columns
 //   Right     one line of a panel
 //   kRows     rows of a register tile: a divisor of 16
-//   kPanels   panels of a register tile; kRows * kPanels sums, kPanels lines and one Left fit the
-//   registers kCompute  f32 or bf16 zero, load, store (f32), store_bf16, add, scale, left, right,
-//   multiply_add.
+//   kPanels   panels of a register tile; kRows * kPanels sums, kPanels lines and one Left fit the registers
+//   kCompute  f32 or bf16
+//   zero, load, store (f32), store_bf16, add, scale, left, right, multiply_add
 
 /// A block of panels kept in the first-level cache while all rows pass: 128 lines of 3 panels are
 /// 24 KiB. Sums of longer products are parked in scratch in f32, so that this changes no bit.

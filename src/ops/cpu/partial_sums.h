@@ -22,8 +22,7 @@ class PartialSums {
   float* block(int64_t row, int64_t v) const {
     return data_ + ((row / kSumRows) * vectors_ + v) * width_;
   }
-  /// to[c·step] += factor[c] · Σ over blocks of vector v; factor f32 of `width` elements or empty
-  /// for 1.
+  /// to[c·step] += factor[c] · Σ over blocks of vector v; factor has `width` elements; null: 1.
   void add_to(const Context& ctx, int64_t v, float* to, int64_t step, const float* factor) const;
 
  private:

@@ -94,11 +94,6 @@ void route_row_backward(float d, const float* p, int64_t chosen, int64_t classes
   });
 }
 
-void zero_row(FloatRow to, int64_t cols) {
-  for_vectors(cols,
-              [&](int64_t c, size_t n) ATHANOR_INLINE_BODY { store(hn::Zero(kFloat), to, c, n); });
-}
-
 void scaled_row(FloatRow from, float factor, int64_t cols, float* to) {
   for_vectors(cols, [&](int64_t c, size_t n) ATHANOR_INLINE_BODY {
     store(hn::Mul(load(from, c, n), splat(factor)), to, c, n);
@@ -150,11 +145,14 @@ HWY_EXPORT(depth_row);
 HWY_EXPORT(depth_row_backward);
 HWY_EXPORT(route_row);
 HWY_EXPORT(route_row_backward);
-HWY_EXPORT(zero_row);
 HWY_EXPORT(scaled_row);
 HWY_EXPORT(combine_row_backward);
 HWY_EXPORT(silu_row);
 HWY_EXPORT(silu_row_backward);
+
+void clear(FloatRow row, int64_t cols) {
+  std::memset(row.data, 0, static_cast<size_t>(cols) * (row.bf16 ? 2 : 4));
+}
 
 /// body(row) over all rows, in tasks of a size that pays.
 template <class Body>
@@ -221,13 +219,12 @@ void route(const Context& ctx, const Tensor& logits, const Tensor& bias, const T
 void route_backward(const Context& ctx, const Tensor& dweight, const Tensor& probability,
                     const Tensor& expert, const Tensor& dlogits) {
   const auto kernel = &ATHANOR_KERNEL(route_row_backward, ctx.isa());
-  const auto zero = &ATHANOR_KERNEL(zero_row, ctx.isa());
   const int64_t classes = probability.cols();
   const FloatRows din(dlogits);
   for_rows(ctx, probability.rows(), 8 * classes, [&](int64_t t) {
     const int32_t chosen = expert.as<int32_t>()[t];
     if (chosen == classes - 1) {
-      zero(din[t], classes);
+      clear(din[t], classes);
     } else {
       kernel(dweight.as<float>()[t], probability.row<float>(t), chosen, classes, din[t]);
     }
@@ -258,11 +255,10 @@ void scatter_add_rows(const Context& ctx, const Tensor& from, const int32_t* ord
 void combine(const Context& ctx, const Tensor& y, const int32_t* place, const Tensor& weight,
              const Tensor& out) {
   const auto kernel = &ATHANOR_KERNEL(scaled_row, ctx.isa());
-  const auto zero = &ATHANOR_KERNEL(zero_row, ctx.isa());
   const FloatRows in(y), result(out);
   for_rows(ctx, out.rows(), out.cols(), [&](int64_t t) {
     if (place[t] < 0) {
-      zero(result[t], out.cols());
+      clear(result[t], out.cols());
     } else {
       kernel(in[place[t]], weight.as<float>()[t], out.cols(), out.row<float>(t));
     }

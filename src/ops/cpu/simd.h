@@ -5,8 +5,10 @@
 // by Context::isa().
 #pragma once
 
-// Kernels hold vectors in arrays, which scalable targets cannot.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Kernels hold vectors in arrays, which scalable targets cannot. Better targets have lower bits: those past AVX3 would
+// need instructions that Isa does not ask for, and round nothing differently.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | (HWY_AVX3 - 1))
 
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +24,9 @@ inline size_t kernel_index([[maybe_unused]] Isa isa) {
 #if (HWY_TARGETS & (HWY_TARGETS - 1)) == 0
   return 0;  // one target, one entry
 #else
-  int64_t targets = HWY_TARGETS;
-  if (isa < Isa::kAvx512) targets &= ~(HWY_AVX3 | HWY_AVX3_DL);
+  static const int64_t supported = hwy::SupportedTargets();
+  int64_t targets = HWY_TARGETS & supported;
+  if (isa < Isa::kAvx512) targets &= ~HWY_AVX3;
   if (isa < Isa::kAvx2) targets &= ~HWY_AVX2;
   hwy::ChosenTarget chosen;
   chosen.Update(targets | HWY_STATIC_TARGET);

@@ -124,7 +124,7 @@ HWY_INLINE FloatVector exp(FloatVector x) {
   p = hn::MulAdd(p, r, splat(4.9999992056e-1f));
   p = hn::MulAdd(p, r, splat(1.0000000364f));
   p = hn::MulAdd(p, r, splat(1.0f));
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
   return FloatVector{_mm512_scalef_ps(p.raw, n.raw)};
 #else
   const auto exponent = hn::ConvertTo(kSigned, n);

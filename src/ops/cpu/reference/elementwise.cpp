@@ -27,13 +27,6 @@ void add(const Tensor& from, const Tensor& to) {
   }
 }
 
-void scale(const Tensor& t, double factor) {
-  const Elements a(t);
-  for (int64_t r = 0; r < t.rows(); ++r) {
-    for (int64_t c = 0; c < t.cols(); ++c) a.set(r, c, a.get(r, c) * factor);
-  }
-}
-
 void accumulate_column_sums(const Tensor& dy, const Tensor& db) {
   const Elements a(dy), sums(db);
   for (int64_t c = 0; c < dy.cols(); ++c) {

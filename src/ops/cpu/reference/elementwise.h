@@ -11,7 +11,6 @@ namespace athanor::ops::reference {
 void convert(const Tensor& from, const Tensor& to);
 void fill(const Tensor& t, double value);
 void add(const Tensor& from, const Tensor& to);
-void scale(const Tensor& t, double factor);
 void accumulate_column_sums(const Tensor& dy, const Tensor& db);
 void block_squares(const Tensor& x, int64_t block, std::span<double> sums);
 

@@ -59,7 +59,7 @@ int64_t packed_index(DType dtype, int64_t depth, int64_t col, int64_t k) {
 
 template <class T>
 void linear_as(const Threads& threads, const Tensor& x, const PackedMatrix& w, const Tensor& y,
-               const LinearOptions& options) {
+               const Tensor& bias) {
   const Tensor b(w.data, w.dtype,
                  {static_cast<int64_t>(PackedMatrix::bytes(w.dtype, w.n, w.k) / size_of(w.dtype))});
   threads.run(x.rows(), [&](int64_t row, int) {
@@ -69,8 +69,7 @@ void linear_as(const Threads& threads, const Tensor& x, const PackedMatrix& w, c
         sum += load<T>(x, row, k, w.dtype) *
                load<T>(b, 0, packed_index(w.dtype, w.k, col, k), w.dtype);
       }
-      if (!options.bias.empty()) sum += load<T>(options.bias, 0, col, options.bias.dtype());
-      if (options.accumulate) sum += load<T>(y, row, col, y.dtype());
+      if (!bias.empty()) sum += load<T>(bias, 0, col, bias.dtype());
       store(y, row, col, sum);
     }
   });
@@ -118,11 +117,11 @@ void pack(const Threads& threads, const Tensor& w, bool transposed, const Packed
 }
 
 void linear(const Threads& threads, const Tensor& x, const PackedMatrix& w, const Tensor& y,
-            const LinearOptions& options) {
+            const Tensor& bias) {
   if (w.dtype == DType::kF64) {
-    linear_as<double>(threads, x, w, y, options);
+    linear_as<double>(threads, x, w, y, bias);
   } else {
-    linear_as<float>(threads, x, w, y, options);
+    linear_as<float>(threads, x, w, y, bias);
   }
 }
 

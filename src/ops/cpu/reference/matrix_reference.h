@@ -12,7 +12,7 @@ void pack(const Threads& threads, const Tensor& w, bool transposed, const Packed
 /// As ops::linear; each sum runs along k in order, in f32 (f64 for f64). Factors are converted to
 /// w.dtype.
 void linear(const Threads& threads, const Tensor& x, const PackedMatrix& w, const Tensor& y,
-            const LinearOptions& options);
+            const Tensor& bias);
 
 /// As ops::accumulate_outer; each sum runs along the tokens in order.
 void accumulate_outer(const Threads& threads, DType compute, const Tensor& dy, const Tensor& x,
