@@ -88,8 +88,13 @@ void Session::make_room(const Work& work) {
   Arena scratch("scratch");
   ops::Context planning(context_->threads(), scratch, context_->isa());
   work(planning, *model_, activations);
-  if (activations.peak() > activations_.capacity()) activations_.reserve(activations.peak());
-  if (scratch.peak() > scratch_.capacity()) scratch_.reserve(scratch.peak());
+  const auto missing = [](const Arena& wanted, const Arena& have) {
+    return wanted.peak() > have.capacity() ? wanted.peak() - have.capacity() : 0;
+  };
+  require_memory("a text of this length",
+                 missing(activations, activations_) + missing(scratch, scratch_));
+  if (missing(activations, activations_) > 0) activations_.reserve(activations.peak());
+  if (missing(scratch, scratch_) > 0) scratch_.reserve(scratch.peak());
 }
 
 }  // namespace athanor::infer

@@ -17,22 +17,20 @@
 namespace athanor::train {
 namespace {
 
-/// Refuses a config that will not fit before hours go into its text.
-void require_fit(Config config) {
-  resolve_vocab(config, expected_vocab(config));
+/// Refuses a config that will not fit before hours go into its text. A run that has a checkpoint (`begun`) is resolved,
+/// whatever has become of the model that it began with.
+void require_fit(Config config, bool begun) {
+  if (!begun) resolve_vocab(config, expected_vocab(config));
   require_memory("this config (athanor plan memory shows what takes it)",
                  plan_memory(config, Threads(), 1).total());
 }
-
-}  // namespace
-
-namespace {
 
 /// Everything before the next step: the trainer is ready to run.
 std::unique_ptr<Trainer> prepare_training(const TrainOptions& options, Start& start,
                                           RunDirectory& directory, const StopSignals& signals) {
   Config& config = start.config;
-  require_fit(config);
+  const bool begun = start.checkpoint.has_value();
+  require_fit(config, begun);
   directory.write_config(to_toml(config));
 
   const auto stop = [&] {
@@ -42,9 +40,12 @@ std::unique_ptr<Trainer> prepare_training(const TrainOptions& options, Start& st
                                                 "command goes on",
                                                 signals.name()));
   };
-  PreparedData data =
-      prepare_data(config, directory, start.checkpoint.has_value(), Threads(), stop);
-  resolve_vocab(config, data.tokenizer->vocab_size());
+  PreparedData data = prepare_data(config, directory, begun, Threads(), stop);
+  if (begun) {
+    require_room(config, data.tokenizer->vocab_size());
+  } else {
+    resolve_vocab(config, data.tokenizer->vocab_size());
+  }
   directory.write_config(to_toml(config));
 
   auto trainer = std::make_unique<Trainer>(config, directory, std::move(data), signals);
@@ -133,7 +134,8 @@ std::string describe_training(const TrainOptions& options) {
     return counted(static_cast<uint64_t>(n), noun);
   };
   std::string text;
-  if (fs::exists(out / "config.toml") && fs::exists(out / "checkpoints")) {
+  const bool begun = fs::exists(out / "config.toml") && fs::exists(out / "checkpoints");
+  if (begun) {
     Config stored =
         parse_stored_config(read_file(out / "config.toml", ExitCode::kUsage), out / "config.toml");
     for (const ConfigChange& change :
@@ -156,7 +158,7 @@ std::string describe_training(const TrainOptions& options) {
                           counted(files.files().size(), "file"), size_text(files.bytes()));
     }
   }
-  resolve_vocab(config, expected_vocab(config));
+  if (!begun || config.model.vocab == kAuto) resolve_vocab(config, expected_vocab(config));
   const RunPlan plan(config);
   int64_t step = 0;
   for (size_t i = 0; i < config.phases.size(); ++i) {

@@ -277,6 +277,15 @@ TEST(Run, InitContinuesFromAModelWithFreshState) {
   // The run goes on without naming the model again, and refuses another geometry.
   options.init.reset();
   EXPECT_EQ(train(options).step, 12);
+  // It needs the model no more once it has a checkpoint.
+  TrainOptions longer = lab.options("orphan");
+  longer.init = (lab.out("orphan-model")).string();
+  fs::copy(first.model, *longer.init);
+  longer.steps = 2;
+  train(longer);
+  fs::remove_all(*longer.init);
+  longer.steps.reset();
+  EXPECT_EQ(train(longer).step, 12);
   TrainOptions other = lab.options("third", {"model.experts=4"});
   other.init = first.model.string();
   try {
