@@ -146,14 +146,13 @@ void cca_convolution_backward(Context& ctx, const Tensor& dy2, const Tensor& c, 
     // dw[o, i, tap] = Σ_t dy2[t, o] · y1[t−1+tap, i]
     const ArenaScope inner(ctx.scratch());
     const Tensor windows = ctx.scratch().tensor(act, {tokens, 2 * channels});
-    const Tensor dw = ctx.scratch().tensor(real, {d, 2 * d});
+    const Tensor dw = ctx.scratch().tensor(real, {heads.total(), d, 2 * d});
     depthwise_windows(ctx, c, {}, segments, heads, w, windows);
-    for (int64_t h = 0; h < heads.total(); ++h) {
-      fill(ctx, dw, 0.0);
-      accumulate_outer(ctx, act, dy2.columns(h * d, d), windows.columns(h * 2 * d, 2 * d), dw);
-      if (ctx.planning()) continue;
-      real == DType::kF64 ? add_from_matrix<double>(dw, h, d, gradients.grouped)
-                          : add_from_matrix<float>(dw, h, d, gradients.grouped);
+    fill(ctx, dw, 0.0);
+    block_accumulate_outer(ctx, act, dy2, windows, dw);
+    for (int64_t h = 0; h < heads.total() && !ctx.planning(); ++h) {
+      real == DType::kF64 ? add_from_matrix<double>(dw.at(h), h, d, gradients.grouped)
+                          : add_from_matrix<float>(dw.at(h), h, d, gradients.grouped);
     }
   }
   const Tensor dwindows = ctx.scratch().tensor(real, {tokens, 2 * channels});

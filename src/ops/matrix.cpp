@@ -247,6 +247,32 @@ void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, con
   }
 }
 
+void block_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
+                            const Tensor& dw) {
+  const char* op = "block_accumulate_outer";
+  fit(dw.rank() == 3, op, "dw must be [blocks, n, k]");
+  const int64_t blocks = dw.dim(0), n = dw.dim(1), k = dw.cols();
+  fit(dy.cols() == blocks * n && x.cols() == blocks * k, op, "dy and x must be of whole blocks");
+  check_outer(op, compute, dy.columns(0, n), x.columns(0, k), n, dw);
+  const TraceSpan span(ctx, op, [&] {
+    return OpWork{.shape = {n, k, x.rows(), blocks},
+                  .flops = product_flops(blocks * n, k, x.rows()),
+                  .compute = compute,
+                  .bytes = bytes_of({dy, x, dw, dw})};
+  });
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
+  report(ctx, op, n, k, x.rows(), kernel);
+  if (kernel != nullptr) {
+    cpu::block_accumulate_outer(ctx, *kernel, dy, x, blocks, dw);
+    return;
+  }
+  if (ctx.planning()) return;
+  for (int64_t block = 0; block < blocks; ++block) {
+    reference::accumulate_outer(ctx.threads(), compute, dy.columns(block * n, n),
+                                x.columns(block * k, k), dw.at(block));
+  }
+}
+
 void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, const Tensor& z,
              const Tensor& c, const MatmulOptions& options, bool symmetric) {
   const int64_t k = options.transpose_a ? a.rows() : a.cols();

@@ -46,6 +46,11 @@ void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offs
 void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
                               std::span<const int64_t> offsets, const Tensor& dw);
 
+/// dw[b] (real [blocks, n, k]) accumulates the outer products of the blocks of columns: columns [b·n, (b+1)·n) of dy with
+/// [b·k, (b+1)·k) of x.
+void block_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tensor& x,
+                            const Tensor& dw);
+
 /// C[m, n] = alpha · op(A) · op(B) + beta · C for plain (unpacked) matrices; real C, A and B act or real, products in
 /// `compute`. The transposes say that A is stored [k, m], B stored [n, k].
 struct MatmulOptions {

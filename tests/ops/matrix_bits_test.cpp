@@ -79,6 +79,31 @@ TEST(MatrixBits, AGroupOwesNothingToItsNeighbours) {
   }
 }
 
+TEST(MatrixBits, ABlockOfColumnsOwesNothingToItsNeighbours) {
+  constexpr int64_t kRows = 2100;  // more tokens than one sum takes
+  constexpr int64_t kBlocks = 3, kN = 18, kK = 35;
+  for (const Backend& backend : backends(&cpu::kModelledAmx)) {
+    Numbers numbers(11);
+    Matrix x(backend.compute, kRows, kBlocks * kK);
+    Matrix dy(backend.compute, kRows, kBlocks * kN);
+    Matrix alone(real_of(backend.compute), kBlocks * kN, kK);
+    for (Matrix* m : {&x, &dy, &alone}) numbers.fill(*m);
+    for (const int threads : {1, 2, 3}) {
+      Matrix together = alone, expected = alone;
+      run_planned(backend, threads, [&](Context& ctx) {
+        for (int64_t b = 0; b < kBlocks; ++b) {
+          accumulate_outer_on(backend, ctx, dy.tensor().columns(b * kN, kN),
+                              x.tensor().columns(b * kK, kK),
+                              expected.tensor().slice_rows(b * kN, kN));
+        }
+        block_outer_on(backend, ctx, dy.tensor(), x.tensor(),
+                       together.tensor().reshaped({kBlocks, kN, kK}));
+      });
+      EXPECT_EQ(together.bytes(), expected.bytes()) << backend.name << " on " << threads;
+    }
+  }
+}
+
 TEST(MatrixBits, NoTokensIsNoError) {
   for (const Backend& backend : backends(&cpu::kModelledAmx)) {
     Numbers numbers(1);

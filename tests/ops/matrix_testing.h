@@ -202,6 +202,12 @@ inline void grouped_outer_on(const Backend& backend, Context& ctx, const Tensor&
   cpu::grouped_accumulate_outer(ctx, *backend.kernel, dy, x, offsets, dw.dim(0), dw);
 }
 
+inline void block_outer_on(const Backend& backend, Context& ctx, const Tensor& dy, const Tensor& x,
+                           const Tensor& dw) {
+  if (backend.kernel == nullptr) return block_accumulate_outer(ctx, backend.compute, dy, x, dw);
+  cpu::block_accumulate_outer(ctx, *backend.kernel, dy, x, dw.dim(0), dw);
+}
+
 inline void matmul_on(const Backend& backend, Context& ctx, const Tensor& a, const Tensor& b,
                       const Tensor& c, const MatmulOptions& options) {
   if (backend.kernel == nullptr) return matmul(ctx, backend.compute, a, b, c, options);

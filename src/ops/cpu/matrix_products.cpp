@@ -143,6 +143,25 @@ int64_t outer_stride(DType compute, int64_t tokens) {
   return panel_bytes(compute, tokens) + kLineBytes;
 }
 
+/// dw += the sum over packed tokens.
+MatrixBlock outer_product(const MatrixKernel& kernel, const std::byte* a, const std::byte* b,
+                          int64_t tokens, const Tensor& dw) {
+  const int64_t stride = outer_stride(kernel.compute, tokens);
+  MatrixBlock product{.a = a,
+                      .a_stride = stride,
+                      .a_panels = true,
+                      .b = b,
+                      .b_stride = stride,
+                      .rows = dw.rows(),
+                      .columns = dw.cols(),
+                      .lines = lines_of(kernel.compute, tokens),
+                      .y = dw.data(),
+                      .y_dtype = dw.dtype(),
+                      .y_stride = dw.row_stride()};
+  add_to(product, 1.0F, dw);
+  return product;
+}
+
 }  // namespace
 
 void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,
@@ -179,24 +198,43 @@ void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, co
         jobs[i] =
             pack_job(dy.slice_rows(piece.begin, piece.count).columns(row, rows), true, a, stride);
         jobs[count + i] = pack_job(x.slice_rows(piece.begin, piece.count), true, b, stride);
-        products[i] = {.a = a,
-                       .a_stride = stride,
-                       .a_panels = true,
-                       .b = b,
-                       .b_stride = stride,
-                       .rows = rows,
-                       .columns = k,
-                       .lines = lines_of(kernel.compute, piece.count),
-                       .y = dw.data() + (piece.group * n + row) * stride_bytes(dw),
-                       .y_dtype = dw.dtype(),
-                       .y_stride = dw.row_stride()};
-        add_to(products[i], 1.0F, dw.slice_rows(piece.group * n + row, rows));
+        products[i] =
+            outer_product(kernel, a, b, piece.count, dw.slice_rows(piece.group * n + row, rows));
         a += panels_of(rows) * stride;
         b += panels_of(k) * stride;
       }
       run_packs(ctx, kernel, jobs.first(row == 0 ? 2 * count : count));
       run_products(ctx, kernel, products.first(count), scratch);
     }
+  }
+}
+
+void block_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,
+                            const Tensor& x, int64_t blocks, const Tensor& dw) {
+  const int64_t n = dy.cols() / blocks, k = x.cols() / blocks;
+  const int64_t longest = std::min(kOuterTokens, dy.rows());
+  const int64_t panel_space = outer_stride(kernel.compute, longest);
+  const ArenaScope scope(ctx.scratch());
+  const auto products = array_from<MatrixBlock>(ctx, blocks);
+  const auto jobs = array_from<PackJob>(ctx, 2 * blocks);
+  std::byte* const left = bytes_from(ctx, blocks * panels_of(n) * panel_space);
+  std::byte* const right = bytes_from(ctx, blocks * panels_of(k) * panel_space);
+  std::byte* scratch = product_scratch(ctx, kernel, n, k, lines_of(kernel.compute, longest));
+  if (ctx.planning()) return;
+
+  for (int64_t begin = 0; begin < dy.rows(); begin += kOuterTokens) {
+    const int64_t tokens = std::min(kOuterTokens, dy.rows() - begin);
+    const int64_t stride = outer_stride(kernel.compute, tokens);
+    const Tensor left_rows = dy.slice_rows(begin, tokens), right_rows = x.slice_rows(begin, tokens);
+    for (int64_t block = 0; block < blocks; ++block) {
+      std::byte* const a = left + block * panels_of(n) * stride;
+      std::byte* const b = right + block * panels_of(k) * stride;
+      jobs[2 * block] = pack_job(left_rows.columns(block * n, n), true, a, stride);
+      jobs[2 * block + 1] = pack_job(right_rows.columns(block * k, k), true, b, stride);
+      products[block] = outer_product(kernel, a, b, tokens, dw.slice_rows(block * n, n));
+    }
+    run_packs(ctx, kernel, jobs);
+    run_products(ctx, kernel, products, scratch);
   }
 }
 

@@ -25,6 +25,10 @@ void grouped_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, co
                               const Tensor& x, std::span<const int64_t> offsets, int64_t groups,
                               const Tensor& dw);
 
+/// dw[b] += Σ_t dy_b[t] ⊗ x_b[t] for the blocks of columns dy_b (n) and x_b (k) of dy and x; dw is [blocks · n, k].
+void block_accumulate_outer(const Context& ctx, const MatrixKernel& kernel, const Tensor& dy,
+                            const Tensor& x, int64_t blocks, const Tensor& dw);
+
 /// C = alpha · op(A) · op(B) + beta · Z, where z may be c. `symmetric` says that C will be: one triangle is computed and
 /// mirrored.
 void matmul(const Context& ctx, const MatrixKernel& kernel, const Tensor& a, const Tensor& b,
