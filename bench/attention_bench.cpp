@@ -89,8 +89,8 @@ void run(benchmark::State& state, bool backward) {
       flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
-void Forward(benchmark::State& state) { run(state, false); }
-void Backward(benchmark::State& state) { run(state, true); }
+void forward(benchmark::State& state) { run(state, false); }
+void backward(benchmark::State& state) { run(state, true); }
 
 void shapes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"Hq", "Hk", "d", "T", "bf16", "threads"})
@@ -104,8 +104,8 @@ void shapes(benchmark::internal::Benchmark* b) {
     }
   }
 }
-BENCHMARK(Forward)->Apply(shapes);
-BENCHMARK(Backward)->Apply(shapes);
+BENCHMARK(forward)->Apply(shapes);
+BENCHMARK(backward)->Apply(shapes);
 
 }  // namespace
 }  // namespace athanor

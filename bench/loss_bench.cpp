@@ -78,8 +78,8 @@ void run(benchmark::State& state, bool fused) {
       flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
-void Fused(benchmark::State& state) { run(state, true); }
-void PlainProducts(benchmark::State& state) { run(state, false); }
+void fused(benchmark::State& state) { run(state, true); }
+void plain_products(benchmark::State& state) { run(state, false); }
 
 void shapes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"T", "D", "V", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);
@@ -89,8 +89,8 @@ void shapes(benchmark::internal::Benchmark* b) {
     b->Args({1024, 2048, 32768, threads});
   }
 }
-BENCHMARK(Fused)->Apply(shapes);
-BENCHMARK(PlainProducts)->Apply(shapes);
+BENCHMARK(fused)->Apply(shapes);
+BENCHMARK(plain_products)->Apply(shapes);
 
 }  // namespace
 }  // namespace athanor

@@ -62,8 +62,8 @@ class Product {
 
 int serve() {
   const dnnl_version_t* version = dnnl_version();
-  std::cout << "oneDNN " << version->major << '.' << version->minor << '.' << version->patch
-            << std::endl;
+  std::cout << "oneDNN " << version->major << '.' << version->minor << '.' << version->patch << '\n'
+            << std::flush;
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const dnnl::stream stream(engine);
   std::map<std::pair<std::string, long>, std::unique_ptr<Product>> products;
@@ -75,7 +75,7 @@ int serve() {
       product = std::make_unique<Product>(
           engine, stream, dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32, size);
     }
-    std::cout << product->seconds() << std::endl;
+    std::cout << product->seconds() << '\n' << std::flush;
   }
   return 0;
 }
@@ -86,7 +86,7 @@ int main() {
   try {
     return serve();
   } catch (const std::exception& error) {
-    std::cerr << "athanor-bench-peers: " << error.what() << std::endl;
+    std::cerr << "athanor-bench-peers: " << error.what() << '\n';
     return 4;
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -59,8 +60,7 @@ std::string row(const OpFigures& op) {
 }  // namespace
 
 std::vector<TracedRun> middle_runs(std::vector<TracedRun> runs) {
-  std::stable_sort(runs.begin(), runs.end(),
-                   [](const TracedRun& a, const TracedRun& b) { return a.seconds < b.seconds; });
+  std::ranges::sort(runs, std::ranges::less{}, &TracedRun::seconds);
   const auto dropped = static_cast<std::ptrdiff_t>((runs.size() + 1) / 4);
   return {std::make_move_iterator(runs.begin() + dropped),
           std::make_move_iterator(runs.end() - dropped)};
@@ -86,8 +86,7 @@ OpTable tabulate(const std::vector<TracedRun>& runs) {
     table.ops.push_back(mean(sum, count, table.seconds));
     table.outside_seconds -= table.ops.back().seconds;
   }
-  std::stable_sort(table.ops.begin(), table.ops.end(),
-                   [](const OpFigures& a, const OpFigures& b) { return a.seconds > b.seconds; });
+  std::ranges::sort(table.ops, std::ranges::greater{}, &OpFigures::seconds);
   return table;
 }
 

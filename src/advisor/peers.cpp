@@ -13,8 +13,6 @@
 #include "base/error.h"
 #include "base/files.h"
 
-extern char** environ;
-
 namespace athanor::advisor {
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "ops/elementwise.h"
 #include "ops/matrix.h"
@@ -44,7 +43,9 @@ Optimizer::Optimizer(const model::Parameters& parameters, OptimizerConfig config
     }
     adamw += count;
   }
-  std::ranges::stable_sort(small_, std::ranges::greater{}, &Matrix::count);
+  std::ranges::sort(small_, [](const Matrix& a, const Matrix& b) {
+    return a.count() != b.count() ? a.count() > b.count() : a.offset < b.offset;
+  });
   const DType real = ops::real_dtype(parameters.precision());
   momentum_ = arena.tensor(real, {muon});
   exp_avg_ = arena.tensor(real, {adamw});

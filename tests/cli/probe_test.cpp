@@ -61,7 +61,10 @@ struct Case {
 };
 
 /// The test's name in listings: an address would differ from run to run.
-void PrintTo(const Case& c, std::ostream* out) { *out << c.folder << '/' << c.vectors; }
+void PrintTo(  // NOLINT(readability-identifier-naming): GoogleTest looks for this name
+    const Case& c, std::ostream* out) {
+  *out << c.folder << '/' << c.vectors;
+}
 
 class ProbeVectors : public Probe, public testing::WithParamInterface<Case> {};
 

@@ -40,7 +40,7 @@ std::string path_of(const std::vector<std::string>& verb) {
 TEST(CommandLine, EveryVerbHasHelpWithAnExample) {
   for (std::vector<std::string> verb : kVerbs) {
     const std::string path = path_of(verb);
-    verb.push_back("--help");
+    verb.emplace_back("--help");
     const Outcome help = athanor(verb);
     EXPECT_EQ(help.code, 0) << path;
     EXPECT_EQ(help.err, "") << path;

@@ -48,8 +48,8 @@ TEST(GoldenText, EveryPlainFileIsReadOrRefusedAsItShould) {
         EXPECT_EQ(texts_of(path).size(), all.size());  // valid JSON: accepted
         continue;
       }
-      if (file == "bad/utf16.jsonl") parts.push_back("UTF-16");
-      if (file == "bad/no-text-key.jsonl") parts.push_back("\"text\"");
+      if (file == "bad/utf16.jsonl") parts.emplace_back("UTF-16");
+      if (file == "bad/no-text-key.jsonl") parts.emplace_back("\"text\"");
       expect_error(ExitCode::kData, parts, [&] { texts_of(path); });
       ++bad;
       continue;

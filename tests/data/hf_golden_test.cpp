@@ -31,8 +31,9 @@ int compare_cases(const Tokenizer& tokenizer, const fs::path& file) {
     EXPECT_EQ(ids, all.back()) << where;
     tokenizer.add_special(ids);
     EXPECT_EQ(ids, with_special) << where;
-    EXPECT_EQ(tokenizer.decode(all.back(), false), line["decoded"]) << where;
-    EXPECT_EQ(tokenizer.decode(with_special, true), line["decoded_skip_special"]) << where;
+    EXPECT_EQ(tokenizer.decode(all.back(), false), line["decoded"].get<std::string>()) << where;
+    EXPECT_EQ(tokenizer.decode(with_special, true), line["decoded_skip_special"].get<std::string>())
+        << where;
     ++compared;
   }
   EXPECT_EQ(encode_all(tokenizer, texts, Threads(3)), all) << file;
@@ -44,8 +45,9 @@ int compare_decoding(const Tokenizer& tokenizer, const fs::path& file) {
   int compared = 0;
   for (const auto& line : lines_of(file)) {
     const auto ids = line["ids"].get<std::vector<int32_t>>();
-    EXPECT_EQ(tokenizer.decode(ids, false), line["decoded"]) << file << " " << line["id"];
-    EXPECT_EQ(tokenizer.decode(ids, true), line["decoded_skip_special"])
+    EXPECT_EQ(tokenizer.decode(ids, false), line["decoded"].get<std::string>())
+        << file << " " << line["id"];
+    EXPECT_EQ(tokenizer.decode(ids, true), line["decoded_skip_special"].get<std::string>())
         << file << " " << line["id"];
     ++compared;
   }

@@ -189,7 +189,8 @@ TEST(Shards, EveryFlippedByteIsFound) {
       // And a reader never gets a wrong token.
       try {
         ASSERT_EQ(all_tokens(*open_pack(folder.path())), expected);
-      } catch (const Error&) {
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
       }
     }
     folder.write(name, good);

@@ -11,7 +11,8 @@
 #include "ops/cpu/matrix_tiles_inl.h"
 
 namespace athanor::ops::cpu {
-namespace {
+// As in the kernel's own headers (see matrix_vector_inl.h).
+namespace {  // NOLINT(google-build-namespaces)
 
 class ModelTiles {
  public:

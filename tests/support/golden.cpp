@@ -82,9 +82,9 @@ std::vector<double> gradient_named(const std::map<std::string, Values>& mine,
 }  // namespace
 
 std::optional<fs::path> golden_folder(const std::string& name) {
-  const fs::path committed = fs::path(ATHANOR_SOURCE_DIR) / "tests" / "data" / "golden" / name;
+  fs::path committed = fs::path(ATHANOR_SOURCE_DIR) / "tests" / "data" / "golden" / name;
   if (fs::is_directory(committed)) return committed;
-  const fs::path outside = outside_folder() / name;
+  fs::path outside = outside_folder() / name;
   if (fs::is_directory(outside)) return outside;
   return std::nullopt;
 }

@@ -1,8 +1,8 @@
 #include "support/scratch.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <fstream>
 
 namespace athanor::test {

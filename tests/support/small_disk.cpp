@@ -1,7 +1,8 @@
 #include "support/small_disk.h"
 
-#include <stdlib.h>
 #include <sys/mount.h>
+
+#include <cstdlib>
 
 namespace athanor::test {
 

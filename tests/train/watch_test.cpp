@@ -259,7 +259,8 @@ TEST(Budget, EveryCheckpointAndAMarginAreReckonedIn) {
   pace.seconds_per_checkpoint = 1.2;
   fit_to_budget(config, pace);
   const auto seconds_of = [](int64_t steps) {
-    return 0.256 * static_cast<double>(steps) + 1.2 * static_cast<double>(steps / 4 + 1);
+    const int64_t checkpoints = steps / 4 + 1;
+    return 0.256 * static_cast<double>(steps) + 1.2 * static_cast<double>(checkpoints);
   };
   const int64_t steps = RunPlan(config).steps();
   EXPECT_LE(seconds_of(steps), 30 * 0.94) << steps;

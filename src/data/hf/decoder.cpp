@@ -44,6 +44,10 @@ class DecoderOf : public Decoder {
   std::unique_ptr<TokenSink> start(TokenSink& next) const override {
     return std::make_unique<Sink>(static_cast<const Self&>(*this), next);
   }
+
+ private:
+  DecoderOf() = default;
+  friend Self;
 };
 
 /// All tokens become one text: characters that spell bytes are these bytes, and a token that holds any other is taken as it

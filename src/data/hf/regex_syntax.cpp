@@ -224,7 +224,7 @@ class Translator {
     const size_t end = regex_.find('}', at_);
     if (end == std::string_view::npos) fail("a \\p without }");
     const std::string_view name = regex_.substr(at_, end - at_);
-    if (name.size() < 1 || (name.size() == 1 && name[0] >= 'a')) fail("a property without a name");
+    if (name.empty() || (name.size() == 1 && name[0] >= 'a')) fail("a property without a name");
     at_ = end + 1;
     return name;
   }

@@ -5,6 +5,7 @@
 #include <unicode/uniset.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -75,7 +76,12 @@ std::string UnicodeNormalizer::State::with_sorted_marks(std::string_view text) c
     if (marks.size() <= kLongMarks) {
       out += run;
     } else {
-      std::vector<std::pair<uint8_t, char32_t>> sorted;
+      struct Mark {
+        uint8_t combining_class;
+        size_t place;
+        char32_t code;
+      };
+      std::vector<Mark> sorted;
       for (const char32_t mark : marks) {
         icu::UnicodeString parts;
         if (!characters.contains(static_cast<UChar32>(mark)) ||
@@ -84,18 +90,20 @@ std::string UnicodeNormalizer::State::with_sorted_marks(std::string_view text) c
         }
         for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1)) {
           const UChar32 c = parts.char32At(i);
-          sorted.emplace_back(filtered->getCombiningClass(c), static_cast<char32_t>(c));
+          sorted.push_back(
+              {filtered->getCombiningClass(c), sorted.size(), static_cast<char32_t>(c)});
         }
       }
       // A character of class 0 among them stays where it is.
       for (auto begin = sorted.begin(); begin != sorted.end();) {
-        const auto end =
-            std::find_if(begin, sorted.end(), [](const auto& m) { return m.first == 0; });
-        std::stable_sort(begin, end,
-                         [](const auto& a, const auto& b) { return a.first < b.first; });
+        const auto end = std::find_if(begin, sorted.end(),
+                                      [](const Mark& mark) { return mark.combining_class == 0; });
+        std::sort(begin, end, [](const Mark& a, const Mark& b) {
+          return std::tie(a.combining_class, a.place) < std::tie(b.combining_class, b.place);
+        });
         begin = end == sorted.end() ? end : end + 1;
       }
-      for (const auto& mark : sorted) append_utf8(out, mark.second);
+      for (const Mark& mark : sorted) append_utf8(out, mark.code);
     }
     marks.clear();
     run.clear();

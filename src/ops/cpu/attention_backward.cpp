@@ -104,7 +104,7 @@ void attend_backward(const BlockLayout& layout, const AttentionVectorKernels& ve
   for (int64_t i = 0; i < rows.count; ++i) {
     const int64_t t = rows.query(i), column = rows.head(i) * d;
     memory.mean[i] = vectors.row_dot(task.dout.from(t * task.dout_stride + column),
-                                 task.out.from(t * task.out_stride + column), d);
+                                     task.out.from(t * task.out_stride + column), d);
     memory.lse[i] = task.lse[t * task.lse_stride + rows.head(i)];
   }
 
