@@ -18,6 +18,7 @@
 
 namespace {
 
+using namespace athanor;        // NOLINT(google-build-using-namespace)
 using namespace athanor::data;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
 
