@@ -65,6 +65,12 @@ struct BadConfig {
   std::vector<std::string> words;
 };
 
+/// The test's name in listings: an address would differ from run to run.
+void PrintTo(  // NOLINT(readability-identifier-naming): GoogleTest looks for this name
+    const BadConfig& bad, std::ostream* out) {
+  *out << bad.name;
+}
+
 std::vector<BadConfig> bad_configs() {
   const auto at = [](const char* key) { return json::json_pointer(key); };
   const json removed(json::value_t::discarded);

@@ -101,6 +101,12 @@ struct BadFile {
   std::vector<std::string> words;
 };
 
+/// The test's name in listings: an address would differ from run to run.
+void PrintTo(  // NOLINT(readability-identifier-naming): GoogleTest looks for this name
+    const BadFile& bad, std::ostream* out) {
+  *out << bad.name;
+}
+
 std::string one(const std::string& entry) { return "{\"t\":" + entry + "}"; }
 
 std::vector<BadFile> bad_files() {

@@ -16,6 +16,12 @@ struct Case {
   const char* gradients;  ///< null where there are none
 };
 
+/// The test's name in listings: an address would differ from run to run.
+void PrintTo(  // NOLINT(readability-identifier-naming): GoogleTest looks for this name
+    const Case& c, std::ostream* out) {
+  *out << c.folder << '/' << c.vectors;
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   std::string name = fmt::format("{}_{}", info.param.folder, info.param.vectors);
   std::replace(name.begin(), name.end(), '.', '_');
