@@ -1,21 +1,14 @@
 // tokenizer.json files of others, against Hugging Face's own library: golden/tokenizers.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "data/tokenizer.h"
+#include "golden_lines.h"
 #include "support/golden.h"
 #include "testing.h"
 
 namespace athanor::data {
 namespace {
-
-std::vector<nlohmann::json> lines_of(const fs::path& file) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream in(read_file(file));
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
 
 /// Compares every case of a file of texts; how many there were.
 int compare_cases(const Tokenizer& tokenizer, const fs::path& file) {

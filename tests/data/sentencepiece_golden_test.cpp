@@ -1,21 +1,14 @@
 // SentencePiece models of others: golden/tokenizers/sentencepiece.
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "data/tokenizer.h"
+#include "golden_lines.h"
 #include "support/golden.h"
 #include "testing.h"
 
 namespace athanor::data {
 namespace {
-
-std::vector<nlohmann::json> lines_of(const fs::path& file) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream in(read_file(file));
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
 
 class GoldenSentencePiece : public testing::TestWithParam<const char*> {};
 

@@ -31,17 +31,16 @@ BlockList::Place BlockList::operator[](int64_t task) const {
 
 void BlockLayout::copy_rows(const AttentionRows& rows, FloatRow from, int64_t stride,
                             std::byte* to) const {
-  const int64_t padded = row_bytes() / static_cast<int64_t>(size_of(act()));
   for (int64_t i = 0; i < rows.count; ++i) {
     const FloatRow row = from.from(rows.query(i) * stride + rows.head(i) * size_);
-    kernel_.convert_row(row.data, dtype_of_row(row), to + i * row_bytes(), size_, padded);
+    kernel_.convert_row(row.data, dtype_of_row(row), to + i * row_bytes(), size_, row_elements());
   }
 }
 
 void BlockLayout::pack_rows(const std::byte* rows, int64_t count, std::byte* to) const {
   kernel_.pack_rows({.from = rows,
                      .from_dtype = act(),
-                     .from_stride = row_bytes() / static_cast<int64_t>(size_of(act())),
+                     .from_stride = row_elements(),
                      .rows = count,
                      .columns = size_,
                      .to = to,
@@ -51,7 +50,7 @@ void BlockLayout::pack_rows(const std::byte* rows, int64_t count, std::byte* to)
 void BlockLayout::pack_columns(const std::byte* rows, int64_t count, std::byte* to) const {
   kernel_.pack_columns({.from = rows,
                         .from_dtype = act(),
-                        .from_stride = row_bytes() / static_cast<int64_t>(size_of(act())),
+                        .from_stride = row_elements(),
                         .rows = count,
                         .columns = size_,
                         .to = to,
@@ -64,7 +63,7 @@ BlockLayout::Rows BlockLayout::keys(FloatRow first, int64_t count, int64_t strid
   if (copy == nullptr) return {first.data, from_bytes};
   for (int64_t j = 0; j < count; ++j) {
     kernel_.convert_row(first.data + j * from_bytes, act(), copy + j * row_bytes(), size_,
-                        row_bytes() / static_cast<int64_t>(size_of(act())));
+                        row_elements());
   }
   return {copy, row_bytes()};
 }

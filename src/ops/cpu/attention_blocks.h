@@ -61,6 +61,7 @@ class BlockLayout {
 
   /// Rows of d elements, padded to whole lines: act [kBlockRows][row_bytes].
   int64_t row_bytes() const { return lines_of(act(), size_) * 4; }
+  int64_t row_elements() const { return row_bytes() / static_cast<int64_t>(size_of(act())); }
   int64_t rows_bytes() const { return kBlockRows * row_bytes(); }
   void copy_rows(const AttentionRows& rows, FloatRow from, int64_t stride, std::byte* to) const;
   /// The same as panels of 16 rows by depth d: what K and V are multiplied by.
