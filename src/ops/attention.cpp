@@ -81,7 +81,7 @@ void attention(Context& ctx, const Tensor& q, std::span<const AttentionSegment> 
                "a segment's queries lie outside q");
     check.that(s.key_count >= s.query_count, "a segment needs a key for each of its queries");
   }
-  if (!runs_reference(ctx, check.real_dtype())) {
+  if (!runs_reference(ctx, check)) {
     cpu::attention(ctx, q, segments, shape, out, lse);
   } else if (!ctx.planning()) {
     reference::attention(q, segments, shape, out, lse);
@@ -111,7 +111,7 @@ void attention_backward(Context& ctx, const Tensor& dout, const Tensor& q, const
   check.real("dk", dk, tokens, key_width);
   check.real("dv", dv, tokens, key_width);
   check.segments(segments, tokens);
-  if (!runs_reference(ctx, check.real_dtype())) {
+  if (!runs_reference(ctx, check)) {
     cpu::attention_backward(ctx, dout, q, k, v, out, lse, segments, shape, dq, dk, dv);
   } else if (!ctx.planning()) {
     reference::attention_backward(dout, q, k, v, out, lse, segments, shape, dq, dk, dv);

@@ -41,7 +41,7 @@ void qk_mean(Context& ctx, const Tensor& c, Heads heads, const Tensor& z) {
   check.real("z", z, z.rows(), heads.channels());
   check.real("c", c, z.rows(), heads.channels());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::qk_mean(c, heads, z);
   } else {
     cpu::qk_mean(ctx, c, heads, z);
@@ -55,7 +55,7 @@ void qk_mean_backward(Context& ctx, const Tensor& dz, Heads heads, const Tensor&
   check.real("dz", dz, dz.rows(), heads.channels());
   check.real("dc", dc, dz.rows(), heads.channels());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::qk_mean_backward(dz, heads, dc);
   } else {
     cpu::qk_mean_backward(ctx, dz, heads, dc);
@@ -104,7 +104,7 @@ void qk_norm_rope(Context& ctx, const Tensor& z, Heads heads, const Tensor& temp
   check.real_or_act("k", k, z.rows(), heads.key * heads.size);
   check.real("inv_norm", inv_norm, z.rows(), heads.total());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::qk_norm_rope(z, heads, temperature, rope, positions, q, k, inv_norm);
   } else {
     cpu::qk_norm_rope(ctx, z, heads, temperature, rope, positions, q, k, inv_norm);
@@ -127,7 +127,7 @@ void qk_norm_rope_backward(Context& ctx, const Tensor& dq, const Tensor& dk, con
   check.real("inv_norm", inv_norm, z.rows(), heads.total());
   check.real("dz", dz, z.rows(), heads.channels());
   check.real_vector("dtemperature", dtemperature, heads.key);
-  if (!runs_reference(ctx, check.real_dtype())) {
+  if (!runs_reference(ctx, check)) {
     cpu::qk_norm_rope_backward(ctx, dq, dk, z, heads, temperature, rope, positions, inv_norm, dz,
                                dtemperature);
   } else if (!ctx.planning()) {
@@ -149,7 +149,7 @@ void value_delay(Context& ctx, const Tensor& current, const Tensor& delayed, con
   }
   check.real_or_act("v", v, tokens, 2 * width);
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::value_delay(current, delayed, history, segments, v);
   } else {
     cpu::value_delay(ctx, current, delayed, history, segments, v);
@@ -167,7 +167,7 @@ void value_delay_backward(Context& ctx, const Tensor& dv, Segments segments, con
   check.real_or_act("dcurrent", dcurrent, tokens, width);
   check.real_or_act("ddelayed", ddelayed, tokens, width);
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::value_delay_backward(dv, segments, dcurrent, ddelayed);
   } else {
     cpu::value_delay_backward(ctx, dv, segments, dcurrent, ddelayed);

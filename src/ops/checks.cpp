@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "ops/fallback.h"
 
 namespace athanor::ops {
 
@@ -56,6 +57,13 @@ void Checks::segments(std::span<const int64_t> begins, int64_t rows) const {
   for (size_t i = 1; i < begins.size(); ++i) {
     that(begins[i] > begins[i - 1], "segments must rise strictly");
   }
+}
+
+bool runs_reference(const Context& ctx, std::string_view op, DType real) {
+  if (ctx.isa() == Isa::kReference) return true;
+  if (real != DType::kF64) return false;
+  fall_back(op, "reference", "f64 has no fast kernel");
+  return true;
 }
 
 }  // namespace athanor::ops

@@ -31,6 +31,7 @@ class Checks {
   void that(bool condition, std::string_view what) const;
 
   DType real_dtype() const { return real_; }
+  std::string_view op() const { return op_; }
 
  private:
   void matrix(std::string_view name, const Tensor& t, int64_t rows, int64_t cols) const;
@@ -43,9 +44,10 @@ class Checks {
 /// The real dtype that goes with a tensor that may be an activation.
 constexpr DType real_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-/// True when the plain twin has to run: it was chosen, or the numbers are f64.
-inline bool runs_reference(const Context& ctx, DType real) {
-  return ctx.isa() == Isa::kReference || real == DType::kF64;
+/// True when the plain twin of `op` has to run: it was chosen, or the numbers are f64 (a fallback).
+bool runs_reference(const Context& ctx, std::string_view op, DType real);
+inline bool runs_reference(const Context& ctx, const Checks& check) {
+  return runs_reference(ctx, check.op(), check.real_dtype());
 }
 
 }  // namespace athanor::ops

@@ -6,43 +6,11 @@
 #include <set>
 #include <string>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "ops/cpu/cpu_features.h"
+#include "ops/fallback.h"
 
 namespace athanor::ops {
-namespace {
-
-constexpr Isa kFamilies[] = {Isa::kReference, Isa::kPortable,   Isa::kAvx2,
-                             Isa::kAvx512,    Isa::kAvx512Bf16, Isa::kAmx};
-
-/// The fastest family, or the one that `wanted` (the value of ATHANOR_ISA) names.
-Isa choose(const char* wanted) {
-  if (wanted == nullptr || *wanted == '\0') {
-    Isa best = Isa::kReference;
-    for (const Isa isa : kFamilies) {
-      if (cpu::has(isa)) best = isa;
-    }
-    return best;
-  }
-  std::string known;
-  std::string here;
-  for (const Isa isa : kFamilies) {
-    known += (known.empty() ? "" : ", ") + std::string(name_of(isa));
-    if (!cpu::has(isa)) continue;
-    here += (here.empty() ? "" : ", ") + std::string(name_of(isa));
-    if (name_of(isa) == wanted) return isa;
-  }
-  for (const Isa isa : kFamilies) {
-    if (name_of(isa) == wanted) {
-      throw usage_error("ATHANOR_ISA=" + std::string(wanted) +
-                        ": this CPU does not have it; choose one of " + here);
-    }
-  }
-  throw usage_error("ATHANOR_ISA=" + std::string(wanted) + ": unknown; choose one of " + known);
-}
-
-}  // namespace
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
@@ -75,7 +43,18 @@ std::string_view name_of(Precision precision) {
 }
 
 Isa detected_isa() {
-  static const Isa isa = choose(std::getenv("ATHANOR_ISA"));
+  static const Isa isa = [] {
+    const cpu::Choice choice = cpu::choose_family(cpu::families(), std::getenv("ATHANOR_ISA"));
+    for (const std::string& reason : choice.reasons) {
+      fall_back("all ops", name_of(choice.isa), reason);
+    }
+    if (log::verbose("kernels")) {
+      std::fprintf(stderr, "kernel: all ops %s (%s)\n", std::string(name_of(choice.isa)).c_str(),
+                   choice.reasons.empty() ? "the fastest family of this CPU"
+                                          : choice.reasons.front().c_str());
+    }
+    return choice.isa;
+  }();
   return isa;
 }
 

@@ -57,7 +57,7 @@ void add_from_matrix(const Tensor& matrix, int64_t head, int64_t size, const Ten
 void depthwise_windows(Context& ctx, const Tensor& c, const Tensor& history, Segments segments,
                        Heads heads, const ConvolutionWeights& w, const Tensor& windows) {
   const Tensor &taps = w.depthwise, &bias = w.depthwise_bias;
-  if (!runs_reference(ctx, c.dtype())) {
+  if (!runs_reference(ctx, "cca_convolution", c.dtype())) {
     cpu::depthwise_windows(ctx, c, history, segments, heads, taps, bias, windows);
   } else if (!ctx.planning()) {
     reference::depthwise_windows(c, history, segments, heads, taps, bias, windows);
@@ -159,7 +159,7 @@ void cca_convolution_backward(Context& ctx, const Tensor& dy2, const Tensor& c, 
   for (int64_t h = 0; h < heads.total(); ++h) {
     linear(ctx, dy2.columns(h * d, d), w.grouped_transposed[h], dwindows.columns(h * 2 * d, 2 * d));
   }
-  if (!runs_reference(ctx, real)) {
+  if (!runs_reference(ctx, check)) {
     cpu::depthwise_windows_backward(ctx, dwindows, c, segments, heads, w.depthwise, dc,
                                     gradients.depthwise, gradients.depthwise_bias);
   } else if (!ctx.planning()) {

@@ -33,7 +33,7 @@ void convert(Context& ctx, const Tensor& from, const Tensor& to) {
   check.that(is_float(from.dtype()) && is_float(to.dtype()), "F64, F32 and BF16 alone convert");
   if (ctx.planning()) return;
   const bool wide = from.dtype() == DType::kF64 || to.dtype() == DType::kF64;
-  if (wide || ctx.isa() == Isa::kReference) {
+  if (runs_reference(ctx, "convert", wide ? DType::kF64 : DType::kF32)) {
     reference::convert(from, to);
   } else {
     cpu::convert(ctx, from, to);
@@ -45,7 +45,7 @@ void fill(Context& ctx, const Tensor& t, double value) {
   const Checks check("fill", real_of(t.dtype()));
   check.real_or_act("t", t, t.rows(), t.cols());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::fill(t, value);
   } else {
     cpu::fill(ctx, t, static_cast<float>(value));
@@ -58,7 +58,7 @@ void add(Context& ctx, const Tensor& from, const Tensor& to) {
   check.real("to", to, to.rows(), to.cols());
   check.real_or_act("from", from, to.rows(), to.cols());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::add(from, to);
   } else {
     cpu::add(ctx, from, to);
@@ -70,7 +70,7 @@ void accumulate_column_sums(Context& ctx, const Tensor& dy, const Tensor& db) {
   const Checks check("accumulate_column_sums", db);
   check.real_vector("db", db, dy.cols());
   check.real_or_act("dy", dy, dy.rows(), db.numel());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     if (!ctx.planning()) reference::accumulate_column_sums(dy, db);
   } else {
     cpu::accumulate_column_sums(ctx, dy, db);
@@ -84,7 +84,7 @@ void block_squares(Context& ctx, const Tensor& x, std::span<double> sums) {
   check.that(static_cast<int64_t>(sums.size()) == (x.numel() + kNormBlock - 1) / kNormBlock,
              "one sum for each block of kNormBlock elements");
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::block_squares(x, kNormBlock, sums);
   } else {
     cpu::block_squares(ctx, x, kNormBlock, sums);

@@ -29,7 +29,7 @@ void embedding(Context& ctx, const Tensor& table, const Tensor& ids, const Tenso
   check.real("out", out, ids.numel(), table.cols());
   if (ctx.planning()) return;
   check_ids("embedding", ids, table.rows());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::embedding(table, ids, out);
   } else {
     cpu::gather_rows(ctx, table, ids.as<int32_t>(), ids.numel(), out);
@@ -45,7 +45,7 @@ void embedding_backward(Context& ctx, const Tensor& dout, const Tensor& ids, con
   check.real("dout", dout, ids.numel(), dtable.cols());
   if (ctx.planning()) return;
   check_ids("embedding_backward", ids, dtable.rows());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::embedding_backward(dout, ids, dtable);
   } else {
     cpu::scatter_add_rows(ctx, dout, ids.as<int32_t>(), ids.numel(), dtable);

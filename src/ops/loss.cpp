@@ -67,7 +67,7 @@ void vocabulary_loss(Context& ctx, const Tensor& h, const VocabularyHead& head,
     check.real("dh", dh, tokens, width);
     check.real("dtable", dtable, vocabulary, width);
   }
-  const bool plain = runs_reference(ctx, loss.dtype());
+  const bool plain = runs_reference(ctx, check);
   const TraceSpan span(ctx, "vocabulary_loss",
                        [&] { return loss_work(h, head, plain, dh, dtable); });
   if (!ctx.planning()) check_targets(targets.as<int32_t>(), tokens, vocabulary);

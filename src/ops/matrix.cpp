@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/log.h"
+#include "ops/checks.h"
 #include "ops/cpu/matrix_products.h"
 #include "ops/cpu/reference/matrix_reference.h"
 #include "ops/matrix_internal.h"
@@ -21,25 +22,20 @@ void fit(bool condition, const char* op, const char* what) {
   if (!condition) throw bug(std::string(op) + ": " + what);
 }
 
-bool reporting() {
-  static const bool enabled = log::verbose("kernels");
-  return enabled;
-}
-
-/// The fast kernel for a product in `compute` that touches tensors of these dtypes; null: the plain
-/// twin does it.
-const cpu::MatrixKernel* fast_kernel(const Context& ctx, DType compute,
+/// The fast kernel with which `op` makes a product in `compute` that touches tensors of these
+/// dtypes; null: the plain twin does it.
+const cpu::MatrixKernel* fast_kernel(const Context& ctx, std::string_view op, DType compute,
                                      std::initializer_list<DType> dtypes) {
-  if (ctx.isa() == Isa::kReference || compute == DType::kF64) return nullptr;
-  for (const DType dtype : dtypes) {
-    if (dtype == DType::kF64) return nullptr;
-  }
+  bool wide = compute == DType::kF64;
+  for (const DType dtype : dtypes) wide = wide || dtype == DType::kF64;
+  if (runs_reference(ctx, op, wide ? DType::kF64 : DType::kF32)) return nullptr;
   return &cpu::matrix_kernel(ctx.isa(), compute);
 }
 
-void report(const Context& ctx, const char* op, int64_t m, int64_t n, int64_t k,
+void report(const Context& ctx, std::string_view op, int64_t m, int64_t n, int64_t k,
             const cpu::MatrixKernel* kernel) {
-  if (!reporting() || ctx.planning()) return;
+  static const bool reporting = log::verbose("kernels");
+  if (!reporting || ctx.planning()) return;
   const std::string shape = fmt::format("{}x{}x{}", m, n, k);
   if (kernel != nullptr) {
     report_kernel(op, shape, kernel->name, kernel->why);
@@ -137,7 +133,7 @@ void pack_as(Context& ctx, const char* op, const Tensor& w, bool transposed,
   fit(!out.empty() && is_act(w.dtype()) && (transposed ? w.cols() : w.rows()) == out.n &&
           (transposed ? w.rows() : w.cols()) == out.k,
       op, "w and the packed matrix differ in shape");
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, out.dtype, {w.dtype()});
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, op, out.dtype, {w.dtype()});
   report(ctx, op, 1, out.n, out.k, kernel);
   if (kernel != nullptr) {
     cpu::pack(ctx, *kernel, w, transposed, out);
@@ -173,7 +169,8 @@ void linear(Context& ctx, const Tensor& x, const PackedMatrix& w, const Tensor& 
                   .bytes = bytes_of({x, y, bias}) + packed_bytes(w)};
   });
   const DType bias_dtype = bias.empty() ? w.dtype : bias.dtype();
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, w.dtype, {x.dtype(), y.dtype(), bias_dtype});
+  const cpu::MatrixKernel* kernel =
+      fast_kernel(ctx, "linear", w.dtype, {x.dtype(), y.dtype(), bias_dtype});
   report(ctx, "linear", x.rows(), w.n, w.k, kernel);
   if (kernel != nullptr) {
     const std::array<int64_t, 2> offsets{0, x.rows()};
@@ -192,7 +189,7 @@ void grouped_linear(Context& ctx, const Tensor& x, std::span<const int64_t> offs
     check_linear(op, x, group, y, {});
   }
   const TraceSpan span(ctx, op, [&] { return grouped_linear_work(x, offsets, w, y); });
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, w[0].dtype, {x.dtype(), y.dtype()});
+  const cpu::MatrixKernel* kernel = fast_kernel(ctx, op, w[0].dtype, {x.dtype(), y.dtype()});
   report(ctx, op, x.rows(), w[0].n, w[0].k, kernel);
   if (kernel != nullptr) {
     cpu::grouped_linear(ctx, *kernel, x, offsets, w, y, {});
@@ -215,7 +212,8 @@ void accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const Tenso
                   .compute = compute,
                   .bytes = bytes_of({dy, x, dw, dw})};
   });
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
+  const cpu::MatrixKernel* kernel =
+      fast_kernel(ctx, "accumulate_outer", compute, {dy.dtype(), x.dtype(), dw.dtype()});
   report(ctx, "accumulate_outer", dw.rows(), dw.cols(), x.rows(), kernel);
   if (kernel != nullptr) {
     const std::array<int64_t, 2> offsets{0, x.rows()};
@@ -233,7 +231,8 @@ void grouped_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, con
   check_offsets(ctx, offsets, static_cast<size_t>(groups), x.rows(), op);
   check_outer(op, compute, dy, x, dw.dim(1), dw);
   const TraceSpan span(ctx, op, [&] { return grouped_outer_work(compute, dy, x, offsets, dw); });
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
+  const cpu::MatrixKernel* kernel =
+      fast_kernel(ctx, op, compute, {dy.dtype(), x.dtype(), dw.dtype()});
   report(ctx, op, dw.dim(1), dw.cols(), x.rows(), kernel);
   if (kernel != nullptr) {
     cpu::grouped_accumulate_outer(ctx, *kernel, dy, x, offsets, groups, dw);
@@ -260,7 +259,8 @@ void block_accumulate_outer(Context& ctx, DType compute, const Tensor& dy, const
                   .compute = compute,
                   .bytes = bytes_of({dy, x, dw, dw})};
   });
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {dy.dtype(), x.dtype(), dw.dtype()});
+  const cpu::MatrixKernel* kernel =
+      fast_kernel(ctx, op, compute, {dy.dtype(), x.dtype(), dw.dtype()});
   report(ctx, op, n, k, x.rows(), kernel);
   if (kernel != nullptr) {
     cpu::block_accumulate_outer(ctx, *kernel, dy, x, blocks, dw);
@@ -285,7 +285,8 @@ void product(Context& ctx, DType compute, const Tensor& a, const Tensor& b, cons
       "A and B must be real or bf16, C real");
   const TraceSpan span(ctx, "matmul",
                        [&] { return matmul_work(compute, a, b, z, c, k, options, symmetric); });
-  const cpu::MatrixKernel* kernel = fast_kernel(ctx, compute, {a.dtype(), b.dtype(), c.dtype()});
+  const cpu::MatrixKernel* kernel =
+      fast_kernel(ctx, "matmul", compute, {a.dtype(), b.dtype(), c.dtype()});
   report(ctx, "matmul", c.rows(), c.cols(), k, kernel);
   if (kernel != nullptr) {
     cpu::matmul(ctx, *kernel, a, b, z, c, options, symmetric);

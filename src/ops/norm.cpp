@@ -28,7 +28,7 @@ void rms_norm(Context& ctx, const Tensor& x, const Tensor& w, double eps, const 
   check.real_or_act("y", y, x.rows(), x.cols());
   check.real_vector("inv_rms", inv_rms, x.rows());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::rms_norm(x, w, eps, y, inv_rms);
   } else {
     cpu::rms_norm(ctx, x, w, static_cast<float>(eps), y, inv_rms);
@@ -46,7 +46,7 @@ void rms_norm_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Te
   check.real_vector("inv_rms", inv_rms, x.rows());
   check.real("dx", dx, x.rows(), x.cols());
   check.real_vector("dw", dw, x.cols());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     if (!ctx.planning()) reference::rms_norm_backward(dy, x, w, inv_rms, dx, dw);
   } else {
     cpu::rms_norm_backward(ctx, dy, x, w, inv_rms, dx, dw);
@@ -62,7 +62,7 @@ void residual_affine(Context& ctx, const Tensor& m, const Tensor& r, const Resid
   if (!r.empty()) check.real("r", r, out.rows(), out.cols());
   check_scale(check, scale, !r.empty(), out.cols());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::residual_affine(m, r, scale, out);
   } else {
     cpu::residual_affine(ctx, m, r, scale, out);
@@ -86,7 +86,7 @@ void residual_affine_backward(Context& ctx, const Tensor& dout, const Tensor& m,
   }
   check_scale(check, scale, !r.empty(), width);
   check_scale(check, dscale, !r.empty(), width);
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     if (!ctx.planning()) reference::residual_affine_backward(dout, m, r, scale, dm, dr, dscale);
   } else {
     cpu::residual_affine_backward(ctx, dout, m, r, scale, dm, dr, dscale);

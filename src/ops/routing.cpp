@@ -46,7 +46,7 @@ void gelu(Context& ctx, const Tensor& x, const Tensor& y) {
   check.real("x", x, x.rows(), x.cols());
   check.real_or_act("y", y, x.rows(), x.cols());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::gelu(x, y);
   } else {
     cpu::gelu(ctx, x, y);
@@ -60,7 +60,7 @@ void gelu_backward(Context& ctx, const Tensor& dy, const Tensor& x, const Tensor
   check.real_or_act("dy", dy, x.rows(), x.cols());
   check.real_or_act("dx", dx, x.rows(), x.cols());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::gelu_backward(dy, x, dx);
   } else {
     cpu::gelu_backward(ctx, dy, x, dx);
@@ -76,7 +76,7 @@ void depth_average(Context& ctx, const Tensor& r, const Tensor& gamma, const Ten
   check.real("previous", previous, r.rows(), r.cols());
   check.real("state", state, r.rows(), r.cols());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::depth_average(r, gamma, previous, state);
   } else {
     cpu::depth_average(ctx, r, gamma, previous, state);
@@ -93,7 +93,7 @@ void depth_average_backward(Context& ctx, const Tensor& dstate, const Tensor& ga
   check.real("previous", previous, dstate.rows(), dstate.cols());
   check.real("dprevious", dprevious, dstate.rows(), dstate.cols());
   check.real_vector("dgamma", dgamma, dstate.cols());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     if (!ctx.planning()) {
       reference::depth_average_backward(dstate, gamma, previous, dprevious, dgamma);
     }
@@ -113,7 +113,7 @@ void route(Context& ctx, const Tensor& logits, const Tensor& bias, const Tensor&
   check.index_vector("expert", expert, logits.rows());
   check.real_vector("weight", weight, logits.rows());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::route(logits, bias, probability, expert, weight);
   } else {
     cpu::route(ctx, logits, bias, probability, expert, weight);
@@ -131,7 +131,7 @@ void route_backward(Context& ctx, const Tensor& dweight, const Tensor& probabili
   check.index_vector("expert", expert, tokens);
   check.real_or_act("dlogits", dlogits, tokens, classes);
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::route_backward(dweight, probability, expert, dlogits);
   } else {
     cpu::route_backward(ctx, dweight, probability, expert, dlogits);
@@ -180,7 +180,7 @@ void gather_rows(Context& ctx, const Tensor& from, const Tensor& order, int64_t 
   check.that(count <= to.rows(), "count outside to");
   if (ctx.planning()) return;
   check_order(check, order, count, from.rows());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::gather_rows(from, order.as<int32_t>(), count, to);
   } else {
     cpu::gather_rows(ctx, from, order.as<int32_t>(), count, to);
@@ -197,7 +197,7 @@ void scatter_add_rows(Context& ctx, const Tensor& from, const Tensor& order, int
   check.that(count <= from.rows(), "count outside from");
   if (ctx.planning()) return;
   check_order(check, order, count, to.rows());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::scatter_add_rows(from, order.as<int32_t>(), count, to);
   } else {
     cpu::scatter_add_rows(ctx, from, order.as<int32_t>(), count, to);
@@ -217,7 +217,7 @@ void combine(Context& ctx, const Tensor& y, const Tensor& order, int64_t count,
   if (ctx.planning()) return;
   check_order(check, order, count, out.rows());
   invert(order.as<int32_t>(), count, place.as<int32_t>(), out.rows());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::combine(y, place.as<int32_t>(), weight, out);
   } else {
     cpu::combine(ctx, y, place.as<int32_t>(), weight, out);
@@ -241,7 +241,7 @@ void combine_backward(Context& ctx, const Tensor& dout, const Tensor& y, const T
   if (ctx.planning()) return;
   check_order(check, order, count, dout.rows());
   invert(order.as<int32_t>(), count, place.as<int32_t>(), dout.rows());
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::combine_backward(dout, y, place.as<int32_t>(), weight, dy, dweight);
   } else {
     cpu::combine_backward(ctx, dout, y, place.as<int32_t>(), weight, dy, dweight);
@@ -256,7 +256,7 @@ void silu_product(Context& ctx, const Tensor& gate_up, int64_t count, const Tens
   check.real_or_act("gate_up", gate_up, gate_up.rows(), 2 * h.cols());
   check.that(count >= 0 && count <= h.rows() && count <= gate_up.rows(), "count outside the rows");
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::silu_product(gate_up, count, h);
   } else {
     cpu::silu_product(ctx, gate_up, count, h);
@@ -275,7 +275,7 @@ void silu_product_backward(Context& ctx, const Tensor& dh, const Tensor& gate_up
       count >= 0 && count <= dh.rows() && count <= gate_up.rows() && count <= dgate_up.rows(),
       "count outside the rows");
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::silu_product_backward(dh, gate_up, count, dgate_up);
   } else {
     cpu::silu_product_backward(ctx, dh, gate_up, count, dgate_up);

@@ -16,7 +16,7 @@ void adamw(Context& ctx, const Tensor& p, const Tensor& g, const Tensor& m, cons
   }
   check.that(options.step >= 1, "steps count from 1");
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::adamw(p, g, m, v, options);
   } else {
     cpu::adamw(ctx, p, g, m, v, options);
@@ -32,7 +32,7 @@ void muon_momentum(Context& ctx, const Tensor& g, double mu, double gradient_sca
   check.real_vector("momentum", momentum, g.numel());
   check.real_vector("nesterov", nesterov, g.numel());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::muon_momentum(g, mu, gradient_scale, momentum, nesterov);
   } else {
     cpu::muon_momentum(ctx, g, mu, gradient_scale, momentum, nesterov);
@@ -45,7 +45,7 @@ void muon_apply(Context& ctx, const Tensor& p, const Tensor& o, double decay, do
   check.real_vector("p", p, p.numel());
   check.real_vector("o", o, p.numel());
   if (ctx.planning()) return;
-  if (runs_reference(ctx, check.real_dtype())) {
+  if (runs_reference(ctx, check)) {
     reference::muon_apply(p, o, decay, step);
   } else {
     cpu::muon_apply(ctx, p, o, decay, step);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/open_model.h"
 #include "data/text_settings.h"
+#include "ops/fallback.h"
 #include "ops/matrix.h"
 #include "train/budget.h"
 
@@ -66,7 +67,19 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
   if (validation_.empty() && config_.validation.interval_steps > 0) {
     directory_.event("no validation", 0, {{"reason", "no held-out documents"}});
   }
+  report_fallbacks();
   measure_ceiling();
+}
+
+void Trainer::report_fallbacks() {
+  if (ops::fallback_count() == fallbacks_reported_) return;
+  const std::vector<ops::Fallback> all = ops::fallbacks();
+  for (; fallbacks_reported_ < all.size(); ++fallbacks_reported_) {
+    const ops::Fallback& fallback = all[fallbacks_reported_];
+    directory_.event(
+        "slower kernels", state_.step,
+        {{"op", fallback.op}, {"kernels", fallback.kernel}, {"reason", fallback.reason}});
+  }
 }
 
 void Trainer::measure_ceiling() {
@@ -298,6 +311,7 @@ void Trainer::run(std::optional<int64_t> stop) {
       const StepPlan plan = plan_.at(state_.step);
       StepMetrics metrics = train_step(plan);
       ++state_.step;
+      report_fallbacks();
       if (metrics.result.applied) {
         ++state_.applied;
       } else {

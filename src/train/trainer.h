@@ -54,6 +54,8 @@ class Trainer {
 
  private:
   void measure_ceiling();
+  /// Slower kernels than the machine has are an event, once each.
+  void report_fallbacks();
   void fit_budget();
   void draw_weights();
   /// After a step that took so long, checkpoints and all: the last phase gets longer or shorter where a budget asks for it.
@@ -89,6 +91,7 @@ class Trainer {
   double ending_seconds_ = 0;              ///< what the last save, validation and export will take
   int64_t saved_step_ = -1;  ///< of the newest checkpoint written or read by this process
   int roll_backs_ = 0;
+  size_t fallbacks_reported_ = 0;
 };
 
 }  // namespace athanor::train

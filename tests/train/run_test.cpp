@@ -101,6 +101,30 @@ TEST(Run, BitsDoNotDependOnThreads) {
   }
 }
 
+TEST(Run, SlowerKernelsThanTheMachineHasAreAnEventAndAWarning) {
+  const Lab lab;
+  TrainOptions options = lab.options("run");
+  options.steps = 2;
+  std::string errors;
+  ASSERT_EQ(run_child(options, &errors, {"ATHANOR_ISA=reference"}), 0) << errors;
+  const std::string reason = "ATHANOR_ISA=reference, and this machine has ";
+  const size_t at = errors.find("warning: all ops run the reference kernels: " + reason);
+  EXPECT_NE(at, std::string::npos) << errors;
+  EXPECT_EQ(errors.find("reference kernels", at + 40), std::string::npos) << errors;
+  int events = 0;
+  for (const auto& event : read_lines(lab.out("run") / "events.jsonl")) {
+    if (event["event"] != "slower kernels") continue;
+    ++events;
+    EXPECT_EQ(event["op"], "all ops");
+    EXPECT_EQ(event["kernels"], "reference");
+    EXPECT_TRUE(event["reason"].get<std::string>().starts_with(reason)) << event;
+  }
+  EXPECT_EQ(events, 1);
+
+  ASSERT_EQ(run_child(lab.options("fast"), &errors), 0);
+  for (const std::string& name : event_names(lab.out("fast"))) EXPECT_NE(name, "slower kernels");
+}
+
 double first_loss(const TrainOptions& options) {
   train(options);
   return read_lines(options.out / "metrics.jsonl").front()["loss"];
