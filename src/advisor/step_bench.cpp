@@ -54,13 +54,13 @@ class Bench {
   Bench(const train::Config& config, const StepBenchOptions& options)
       : plan_(config),
         loader_(random_tokens(config, plan_.at(0))),
-        communicator_(comm::make_self_communicator()),
+
         updates_(options.optimizer != StepOptimizer::kNone) {
     const Threads threads;
-    train::reserve(train::plan_memory(config, threads, communicator_->size()), arenas_);
-    workspace_ = std::make_unique<train::Workspace>(config, communicator_->size(), arenas_,
+    train::reserve(train::plan_memory(config, threads, communicator_.size()), arenas_);
+    workspace_ = std::make_unique<train::Workspace>(config, communicator_.size(), arenas_,
                                                     options.balanced_routing);
-    runner_ = std::make_unique<train::StepRunner>(config, *workspace_, *communicator_);
+    runner_ = std::make_unique<train::StepRunner>(config, *workspace_, communicator_);
     ctx_.emplace(threads, arenas_.scratch);
     workspace_->parameters.initialise(*ctx_, static_cast<uint64_t>(config.seed));
     workspace_->parameters.touch();
@@ -95,7 +95,7 @@ class Bench {
  private:
   train::RunPlan plan_;
   data::Loader loader_;
-  std::unique_ptr<comm::Communicator> communicator_;
+  comm::Communicator communicator_;
   bool updates_;
   train::Arenas arenas_;
   std::unique_ptr<train::Workspace> workspace_;

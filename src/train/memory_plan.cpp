@@ -45,10 +45,10 @@ uint64_t MemoryPlan::total() const {
 MemoryPlan plan_memory(const Config& config, const Threads& threads, int ranks) {
   Arenas arenas;
   Workspace workspace(config, ranks, arenas);
-  const auto communicator = comm::make_self_communicator();
+  comm::Communicator communicator;
   ops::Context ctx(threads, arenas.scratch);
   workspace.parameters.initialise(ctx, 0);
-  StepRunner(config, workspace, *communicator).plan(ctx);
+  StepRunner(config, workspace, communicator).plan(ctx);
   plan_validation(config, ctx, workspace.model, arenas.activations);
   ops::measure_matrix_ceiling(ctx, ops::act_dtype(precision_of(config)), 0);
 

@@ -75,11 +75,17 @@ StepResult StepRunner::run_gradients(ops::Context& ctx, const StepPlan& plan) {
 
 StepResult StepRunner::run(ops::Context& ctx, const StepPlan& plan, int64_t applied) {
   StepResult result = run_gradients(ctx, plan);
+  update(ctx, plan, applied, result);
+  return result;
+}
+
+void StepRunner::update(ops::Context& ctx, const StepPlan& plan, int64_t applied,
+                        StepResult& result) {
   const Tensor& gradient = workspace_.accumulators.front();
   const ops::PartScope part(ctx, "optimizer");
   result.gradient_norm = optim::global_norm(ctx, gradient, norm_blocks());
   result.applied = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
-  if (!result.applied) return result;
+  if (!result.applied) return;
 
   optim::StepOptions options;
   options.muon_learning_rate = plan.learning_rate;
@@ -90,7 +96,6 @@ StepResult StepRunner::run(ops::Context& ctx, const StepPlan& plan, int64_t appl
   workspace_.controller.step(ctx, workspace_.parameters.balancing_biases(),
                              statistics_.expert_counts, config_.optimizer.balancing_learning_rate,
                              applied + 1);
-  return result;
 }
 
 std::span<double> StepRunner::norm_blocks() const {

@@ -30,8 +30,10 @@ class StepRunner {
   /// before, which the optimizers' bias corrections go by.
   StepResult run(ops::Context& ctx, const StepPlan& plan, int64_t applied);
 
-  /// The same without norm, clipping and update: the loss, and the gradient in the first accumulator.
+  /// Its first half: the loss, and the gradient in the first accumulator.
   StepResult run_gradients(ops::Context& ctx, const StepPlan& plan);
+  /// Its second half: norm, clipping and update, which leave everything as it is where the loss or the gradient is not finite.
+  void update(ops::Context& ctx, const StepPlan& plan, int64_t applied, StepResult& result);
 
   /// Tokens of the last step by layer and class [L·(E+1)], the skip class last, over the global
   /// batch.

@@ -56,7 +56,7 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
       plan_(config_),
       loader_(data_.phases, static_cast<uint64_t>(config_.seed)),
       validation_(config_, *data_.tokenizer, data_.held_out),
-      communicator_(comm::make_self_communicator()),
+      communicator_(std::make_unique<comm::Communicator>()),
       side_files_(tokenizer_files(*data_.tokenizer, config_)),
       guard_(config_.faults) {
   const Threads threads;

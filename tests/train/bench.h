@@ -45,7 +45,7 @@ struct Bench {
     const Threads team(threads);
     reserve(plan_memory(config, team, 1), arenas);
     workspace = std::make_unique<Workspace>(config, 1, arenas);
-    runner = std::make_unique<StepRunner>(config, *workspace, *communicator);
+    runner = std::make_unique<StepRunner>(config, *workspace, communicator);
     ctx.emplace(team, arenas.scratch);
     workspace->parameters.initialise(*ctx, 5);
     workspace->parameters.touch();
@@ -67,7 +67,7 @@ struct Bench {
 
   Config config;
   data::Loader loader;
-  std::unique_ptr<comm::Communicator> communicator = comm::make_self_communicator();
+  comm::Communicator communicator;
   Arenas arenas;
   std::unique_ptr<Workspace> workspace;
   std::unique_ptr<StepRunner> runner;

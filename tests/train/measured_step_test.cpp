@@ -35,7 +35,7 @@ struct Lab {
   explicit Lab(bool balanced = false) : loader(random_tokens(config)) {
     reserve(plan_memory(config, Threads(1), 1), arenas);
     workspace = std::make_unique<Workspace>(config, 1, arenas, balanced);
-    runner = std::make_unique<StepRunner>(config, *workspace, *communicator);
+    runner = std::make_unique<StepRunner>(config, *workspace, communicator);
     ctx.emplace(Threads(1), arenas.scratch);
     workspace->parameters.initialise(*ctx, 5);
     workspace->parameters.touch();
@@ -50,7 +50,7 @@ struct Lab {
   Config config = small();
   StepPlan plan = RunPlan(config).at(0);
   data::Loader loader;
-  std::unique_ptr<comm::Communicator> communicator = comm::make_self_communicator();
+  comm::Communicator communicator;
   Arenas arenas;
   std::unique_ptr<Workspace> workspace;
   std::unique_ptr<StepRunner> runner;
