@@ -91,7 +91,7 @@ struct SelfAttention {
   int q, k, v, dout, out, lse, dq, dk, dv;
 };
 
-TEST(Attention, EqualsTheTwin) {
+TWIN_ROW(attention, On::kThisCpu, "attention") {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     for (const Shape& s : shapes()) {
       SelfAttention a(precision, s);
@@ -100,7 +100,7 @@ TEST(Attention, EqualsTheTwin) {
   }
 }
 
-TEST(Attention, BackwardEqualsTheTwin) {
+TWIN_ROW(attention_backward, On::kThisCpu, "attention_backward") {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     for (const Kind dout : {Kind::kReal, Kind::kAct}) {
       for (const Shape& s : shapes()) {
@@ -116,7 +116,7 @@ TEST(Attention, BackwardEqualsTheTwin) {
   }
 }
 
-TEST(Attention, BackwardOfALongSegmentEqualsTheTwin) {
+TWIN_ROW(attention_backward_of_a_long_segment, On::kThisCpu, "attention_backward") {
   for (const int64_t window : {0, 100}) {
     SelfAttention a(Precision::kFp32, {{2, 1, 8}, {0, 3, 2100}, window, 0});
     const auto forward = [&](Context& ctx, const Operands& o) { a.forward(ctx, o); };

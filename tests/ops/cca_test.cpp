@@ -50,7 +50,7 @@ std::vector<double> positions_of(const Shape& s) {
   return positions;
 }
 
-TEST(QkMean, EqualsTheTwin) {
+TWIN_ROW(qk_mean, On::kThisCpu, "qk_mean", "qk_mean_backward") {
   for (const Shape& s : shapes()) {
     Twins t(Precision::kFp32, 101);
     const int64_t channels = s.heads().channels();
@@ -120,7 +120,7 @@ struct NormRope {
   int z, temperature, positions, q, k, inv, dq, dk, dz, dtemperature;
 };
 
-TEST(QkNormRope, EqualsTheTwin) {
+TWIN_ROW(qk_norm_rope, On::kThisCpu, "qk_norm_rope", "qk_norm_rope_backward") {
   for (const Precision precision : kPrecisions) {
     for (const Shape& s : shapes()) {
       NormRope n(precision, s);
@@ -181,7 +181,7 @@ TEST(QkNormRope, RotatesHalvesByTheAngleOfThePosition) {
   EXPECT_NEAR(k[3], 4.0 * std::cos(0.3), 1e-11);
 }
 
-TEST(ValueDelay, EqualsTheTwin) {
+TWIN_ROW(value_delay, On::kThisCpu, "value_delay", "value_delay_backward") {
   for (const Precision precision : kPrecisions) {
     for (const bool with_history : {false, true}) {
       for (const Shape& s : shapes()) {

@@ -82,7 +82,8 @@ struct Convolution {
   int ddepthwise, ddepthwise_bias, dgrouped, dgrouped_bias;
 };
 
-TEST(CcaConvolution, EqualsTheTwin) {
+TWIN_ROW(cca_convolution, On::kThisCpu, "pack_convolution", "cca_convolution",
+         "cca_convolution_backward") {
   const std::vector<Shape> shapes{{{1, 1, 1}, {0, 1}, 0},
                                   {{2, 2, 3}, {0, 1, 2, 5}, 1},
                                   {{7, 1, 17}, {0, 67}, 0},

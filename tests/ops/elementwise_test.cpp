@@ -18,7 +18,7 @@ constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kBf16};
 
 std::string name(const Shape& s) { return fmt::format("[{}, {}]", s.rows, s.cols); }
 
-TEST(Elementwise, EqualsTheTwin) {
+TWIN_ROW(elementwise, On::kThisCpu, "convert", "fill", "add", "accumulate_column_sums") {
   for (const Precision precision : kPrecisions) {
     for (const Shape& s : kShapes) {
       Twins t(precision, 1);
@@ -64,25 +64,45 @@ TEST(Elementwise, ConvertsEverySpecialValueLikeTheScalar) {
   }
 }
 
-TEST(BlockSquares, SumsBlocksAndShowsWhatIsNotFinite) {
-  const int64_t n = 3 * kNormBlock + 77;
-  std::vector<float> x(n);
+TWIN_ROW(block_squares, On::kThisCpu, "block_squares") {
   RandomStream random(5, 5);
-  for (float& v : x) v = static_cast<float>(random.normal());
-  Arena scratch("scratch");
-  scratch.reserve(64);
-  for (const Isa isa : instruction_sets()) {
-    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
-      Context ctx(Threads(2), scratch, isa);
-      std::vector<double> sums(4, -1.0);
-      block_squares(ctx, Tensor::of(x.data(), {n}), sums);
-      for (int64_t b = 0; b < 4; ++b) {
+  for (const int64_t n : {int64_t{1}, kNormBlock - 1, kNormBlock + 17, 3 * kNormBlock + 77}) {
+    std::vector<float> x(n);
+    for (float& v : x) v = static_cast<float>(random.normal());
+    const Tensor all = Tensor::of(x.data(), {n});
+    const int64_t blocks = (n + kNormBlock - 1) / kNormBlock;
+    Arena scratch("scratch");
+    scratch.reserve(64);
+    for (const Isa isa : instruction_sets()) {
+      const auto run = [&](int threads) {
+        std::vector<double> sums(blocks, -1.0);
+        WatchedContext watched(threads, scratch, isa);
+        block_squares(watched.get(), all, sums);
+        return sums;
+      };
+      const std::vector<double> sums = run(1);
+      for (int64_t b = 0; b < blocks; ++b) {
         double exact = 0;
         for (int64_t i = b * kNormBlock; i < std::min(n, (b + 1) * kNormBlock); ++i) {
           exact += static_cast<double>(x[i]) * x[i];
         }
         EXPECT_NEAR(sums[b], exact, 1e-12 * exact) << name_of(isa);
       }
+      EXPECT_EQ(run(3), sums) << name_of(isa);
+    }
+  }
+}
+
+TEST(BlockSquares, ShowsWhatIsNotFiniteInItsBlock) {
+  const int64_t n = 3 * kNormBlock + 77;
+  std::vector<float> x(n, 0.5f);
+  Arena scratch("scratch");
+  scratch.reserve(64);
+  for (const Isa isa : instruction_sets()) {
+    Context ctx(Threads(2), scratch, isa);
+    std::vector<double> sums(4, -1.0);
+    block_squares(ctx, Tensor::of(x.data(), {n}), sums);
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
       for (const int64_t place : {kNormBlock, 2 * kNormBlock - 1, n - 1}) {
         const float kept = x[place];
         x[place] = bad;

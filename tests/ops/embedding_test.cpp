@@ -9,7 +9,7 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this folder
 
-TEST(Embedding, EqualsTheTwin) {
+TWIN_ROW(embedding, On::kThisCpu, "embedding", "embedding_backward") {
   for (const auto& [tokens, vocabulary, width] :
        {std::tuple{1, 1, 1}, {7, 3, 17}, {500, 11, 131}, {90, 1000, 64}}) {
     Twins t(Precision::kFp32, 81);

@@ -62,7 +62,7 @@ struct Case {
   int h, table, targets, loss, dh, dtable;
 };
 
-TEST(VocabularyLoss, EqualsTheTwin) {
+TWIN_ROW(vocabulary_loss, On::kThisCpu, "vocabulary_loss") {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     for (const Shape& s :
          {Shape{1, 1, 1}, {3, 17, 5}, {130, 16, 257}, {1100, 8, 67}, {9, 32, 2500}}) {
@@ -75,7 +75,7 @@ TEST(VocabularyLoss, EqualsTheTwin) {
   }
 }
 
-TEST(VocabularyLoss, EqualsTheTwinWhereTheTargetIsFarFromTheLargestLogit) {
+TWIN_ROW(vocabulary_loss_far_from_the_largest_logit, On::kThisCpu, "vocabulary_loss") {
   // Logits of about ±80: in f32 no exponential relative to the target's could hold them.
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     Case c(precision, {130, 16, 700}, 20.0);

@@ -79,7 +79,8 @@ TEST(MatrixBits, AGroupOwesNothingToItsNeighbours) {
   }
 }
 
-TEST(MatrixBits, ABlockOfColumnsOwesNothingToItsNeighbours) {
+/// Against the op on one block, by bit: a row of that one holds for this one, too.
+TWIN_ROW(blocks_of_columns, On::kTilesToo, "block_accumulate_outer") {
   constexpr int64_t kRows = 2100;  // more tokens than one sum takes
   constexpr int64_t kBlocks = 3, kN = 18, kK = 35;
   for (const Backend& backend : backends(&cpu::kModelledAmx)) {

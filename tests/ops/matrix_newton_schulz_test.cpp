@@ -66,7 +66,7 @@ double tolerance(DType compute) {
   return compute == DType::kF64 ? 1e-11 : compute == DType::kF32 ? 2e-5 : 4e-2;
 }
 
-TEST(NewtonSchulz, MeetsTheIterationInDouble) {
+TWIN_ROW(newton_schulz, On::kThisCpu, "newton_schulz") {
   const std::pair<int64_t, int64_t> shapes[] = {{1, 1},   {1, 17},  {17, 1},  {31, 31},
                                                 {40, 97}, {96, 64}, {67, 33}, {65, 160}};
   for (const auto& [rows, cols] : shapes) {

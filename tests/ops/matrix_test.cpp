@@ -39,17 +39,23 @@ std::vector<Shape> shapes() {
   return all;
 }
 
+/// Options change from case to case. They are drawn: whatever the number of kernels here, each kernel
+/// meets all options.
+int variant_of(int number) {
+  return static_cast<int>((static_cast<uint64_t>(number) * 0x9e3779b97f4a7c15ULL) >> 44);
+}
+
 std::string describe(const Backend& backend, const Shape& s, int variant) {
   return backend.name + " " + std::to_string(s.t) + "x" + std::to_string(s.n) + "x" +
          std::to_string(s.k) + " variant " + std::to_string(variant);
 }
 
-TEST(Matrix, LinearOnEveryKernelAndShape) {
-  int variant = 0;
+TWIN_ROW(linear, On::kTilesToo, "linear", "pack", "pack_transposed") {
+  int cases = 0;
   for (const Shape& s : shapes()) {
     for (const Backend& backend : all_backends()) {
       const DType compute = backend.compute;
-      ++variant;  // options change from case to case, so that all of them meet all kernels
+      const int variant = variant_of(++cases);
       const bool transposed = variant % 2 == 1;
       const bool biased = variant % 3 == 0;
       const DType y_dtype = variant % 4 == 0 ? DType::kBF16 : real_of(compute);
@@ -82,14 +88,14 @@ TEST(Matrix, LinearOnEveryKernelAndShape) {
   }
 }
 
-TEST(Matrix, AccumulateOuterOnEveryKernelAndShape) {
-  int variant = 0;
+TWIN_ROW(accumulate_outer, On::kTilesToo, "accumulate_outer") {
+  int cases = 0;
   std::vector<Shape> all = shapes();
   all.push_back({4200, 18, 19});  // more tokens than are packed at a time
   for (const Shape& s : all) {
     for (const Backend& backend : all_backends()) {
       const DType compute = backend.compute;
-      ++variant;
+      const int variant = variant_of(++cases);
       const std::string where = describe(backend, s, variant);
       Numbers numbers(static_cast<uint64_t>(variant));
       Matrix dy(variant % 5 < 2 ? other_act(compute) : compute, s.t, s.n, variant % 3);
@@ -116,12 +122,12 @@ TEST(Matrix, AccumulateOuterOnEveryKernelAndShape) {
   }
 }
 
-TEST(Matrix, MatmulWithTransposesAndFactors) {
-  int variant = 0;
+TWIN_ROW(matmul, On::kTilesToo, "matmul") {
+  int cases = 0;
   for (const Shape& s : shapes()) {
     for (const Backend& backend : all_backends()) {
       const DType compute = backend.compute;
-      ++variant;
+      const int variant = variant_of(++cases);
       const std::string where = describe(backend, s, variant);
       const MatmulOptions options{.transpose_a = variant % 2 == 0,
                                   .transpose_b = variant % 3 == 0,
@@ -229,7 +235,7 @@ void check_groups(const Backend& backend, const Groups& groups) {
   }
 }
 
-TEST(Matrix, GroupsOfAnySizeEmptyOnesIncluded) {
+TWIN_ROW(groups, On::kTilesToo, "grouped_linear", "grouped_accumulate_outer") {
   for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 0, 5, 5, 38, 39, 39},
                                               {0, 0, 0},
                                               {0, 1300, 1301, 2450},

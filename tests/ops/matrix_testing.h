@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ops/checks.h"
-#include "ops/cpu/cpu_features.h"
 #include "ops/cpu/matrix_products.h"
 #include "ops/matrix.h"
+#include "ops/twin_table.h"
 
 namespace athanor::ops::testing {
 
@@ -27,9 +27,7 @@ struct Backend {
 /// unit).
 inline std::vector<Backend> backends(const cpu::MatrixKernel* model) {
   std::vector<Backend> all{{"reference f64", Isa::kReference, nullptr, DType::kF64}};
-  for (const Isa isa :
-       {Isa::kReference, Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
-    if (!cpu::has(isa)) continue;
+  for (const Isa isa : instruction_sets()) {
     for (const DType compute : {DType::kF32, DType::kBF16}) {
       all.push_back(
           {std::string(name_of(isa)) + " " + std::string(name_of(compute)), isa, nullptr, compute});
@@ -165,8 +163,10 @@ void run_planned(const Backend& backend, int threads, const Op& op) {
   EXPECT_EQ(plan.used(), 0U) << "scratch was not given back";
   Arena scratch("scratch");
   scratch.reserve(plan.peak());
-  Context ctx(Threads(threads), scratch, backend.isa);
-  op(ctx);
+  {
+    WatchedContext watched(threads, scratch, backend.isa);
+    op(watched.get());
+  }
   EXPECT_EQ(scratch.used(), 0U) << "scratch was not given back";
   EXPECT_EQ(scratch.peak(), plan.peak());
 }
@@ -177,6 +177,7 @@ inline void linear_on(const Backend& backend, Context& ctx, const Tensor& x, con
                       const Tensor& y, const Tensor& bias = {}) {
   if (backend.kernel == nullptr) return linear(ctx, x, w, y, bias);
   const int64_t offsets[] = {0, x.rows()};
+  saw("linear", kModelledTiles);
   cpu::grouped_linear(ctx, *backend.kernel, x, offsets, std::span(&w, 1), y, bias);
 }
 
@@ -184,6 +185,7 @@ inline void grouped_linear_on(const Backend& backend, Context& ctx, const Tensor
                               std::span<const int64_t> offsets, std::span<const PackedMatrix> w,
                               const Tensor& y) {
   if (backend.kernel == nullptr) return grouped_linear(ctx, x, offsets, w, y);
+  saw("grouped_linear", kModelledTiles);
   cpu::grouped_linear(ctx, *backend.kernel, x, offsets, w, y, {});
 }
 
@@ -191,6 +193,7 @@ inline void accumulate_outer_on(const Backend& backend, Context& ctx, const Tens
                                 const Tensor& x, const Tensor& dw) {
   if (backend.kernel == nullptr) return accumulate_outer(ctx, backend.compute, dy, x, dw);
   const int64_t offsets[] = {0, x.rows()};
+  saw("accumulate_outer", kModelledTiles);
   cpu::grouped_accumulate_outer(ctx, *backend.kernel, dy, x, offsets, 1, dw);
 }
 
@@ -199,18 +202,21 @@ inline void grouped_outer_on(const Backend& backend, Context& ctx, const Tensor&
   if (backend.kernel == nullptr) {
     return grouped_accumulate_outer(ctx, backend.compute, dy, x, offsets, dw);
   }
+  saw("grouped_accumulate_outer", kModelledTiles);
   cpu::grouped_accumulate_outer(ctx, *backend.kernel, dy, x, offsets, dw.dim(0), dw);
 }
 
 inline void block_outer_on(const Backend& backend, Context& ctx, const Tensor& dy, const Tensor& x,
                            const Tensor& dw) {
   if (backend.kernel == nullptr) return block_accumulate_outer(ctx, backend.compute, dy, x, dw);
+  saw("block_accumulate_outer", kModelledTiles);
   cpu::block_accumulate_outer(ctx, *backend.kernel, dy, x, dw.dim(0), dw);
 }
 
 inline void matmul_on(const Backend& backend, Context& ctx, const Tensor& a, const Tensor& b,
                       const Tensor& c, const MatmulOptions& options) {
   if (backend.kernel == nullptr) return matmul(ctx, backend.compute, a, b, c, options);
+  saw("matmul", kModelledTiles);
   cpu::matmul(ctx, *backend.kernel, a, b, c, c, options, false);
 }
 
@@ -228,6 +234,7 @@ inline Packed pack_on(const Backend& backend, const Matrix& w, bool transposed) 
   m.data = packed.data.data();
   run_planned(backend, 2, [&](Context& ctx) {
     if (backend.kernel != nullptr) {
+      saw(transposed ? "pack_transposed" : "pack", kModelledTiles);
       cpu::pack(ctx, *backend.kernel, w.tensor(), transposed, m);
     } else if (transposed) {
       pack_transposed(ctx, w.tensor(), m);

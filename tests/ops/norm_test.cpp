@@ -18,7 +18,7 @@ constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kBf16};
 
 std::string name(const Shape& s) { return fmt::format("[{}, {}]", s.tokens, s.width); }
 
-TEST(Norm, EqualsTheTwin) {
+TWIN_ROW(rms_norm, On::kThisCpu, "rms_norm") {
   for (const Precision precision : kPrecisions) {
     for (const Shape& s : kShapes) {
       Twins t(precision, 11);
@@ -34,7 +34,7 @@ TEST(Norm, EqualsTheTwin) {
   }
 }
 
-TEST(Norm, BackwardEqualsTheTwin) {
+TWIN_ROW(rms_norm_backward, On::kThisCpu, "rms_norm_backward") {
   for (const Precision precision : kPrecisions) {
     for (const Kind kind : {Kind::kReal, Kind::kAct}) {
       for (const Shape& s : kShapes) {
@@ -83,7 +83,7 @@ ResidualScale scale_of(const Operands& o, int first, bool residual) {
   return {o(first), o(first + 1), o(first + 2), o(first + 3)};
 }
 
-TEST(ResidualAffine, EqualsTheTwin) {
+TWIN_ROW(residual_affine, On::kThisCpu, "residual_affine") {
   for (const Precision precision : kPrecisions) {
     for (const bool residual : {false, true}) {
       for (const Shape& s : kShapes) {
@@ -102,7 +102,7 @@ TEST(ResidualAffine, EqualsTheTwin) {
   }
 }
 
-TEST(ResidualAffine, BackwardEqualsTheTwin) {
+TWIN_ROW(residual_affine_backward, On::kThisCpu, "residual_affine_backward") {
   for (const Precision precision : kPrecisions) {
     for (const bool residual : {false, true}) {
       for (const Shape& s : kShapes) {

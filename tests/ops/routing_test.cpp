@@ -18,7 +18,7 @@ constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kBf16};
 
 std::string name(const Shape& s) { return fmt::format("[{}, {}]", s.tokens, s.width); }
 
-TEST(Gelu, EqualsTheTwin) {
+TWIN_ROW(gelu, On::kThisCpu, "gelu", "gelu_backward") {
   for (const Precision precision : kPrecisions) {
     for (const Kind kind : {Kind::kReal, Kind::kAct}) {
       for (const Shape& s : kShapes) {
@@ -75,7 +75,7 @@ TEST(Gelu, BackwardIsTheDerivative) {
   expect_gradient(t.start(x), run()[dx], [&] { return dot(run()[y], t.start(dy)); });
 }
 
-TEST(DepthAverage, EqualsTheTwinAndItsDerivative) {
+TWIN_ROW(depth_average, On::kThisCpu, "depth_average", "depth_average_backward") {
   for (const Shape& s : kShapes) {
     Twins t(Precision::kFp32, 33);
     const int r = t.input(Kind::kReal, s.tokens, s.width, 1.0, s.margin);
@@ -101,7 +101,7 @@ TEST(DepthAverage, EqualsTheTwinAndItsDerivative) {
   }
 }
 
-TEST(Route, EqualsTheTwin) {
+TWIN_ROW(route, On::kThisCpu, "route", "route_backward") {
   for (const Precision precision : kPrecisions) {
     for (const Shape& s :
          {Shape{1, 2, 0}, {3, 17, 1}, {200, 9, 0}, {67, 25, 0}, {1500, 5, 2}, {9, 65, 0}}) {
@@ -217,7 +217,8 @@ TEST(SortByExpert, IsStableAndLeavesTheSkippedOut) {
   EXPECT_EQ(offsets, (std::vector<int64_t>{0, 7, 7, 7}));
 }
 
-TEST(ExpertRows, EqualTheTwin) {
+TWIN_ROW(expert_rows, On::kThisCpu, "sort_by_expert", "gather_rows", "scatter_add_rows", "combine",
+         "combine_backward") {
   for (const Precision precision : kPrecisions) {
     for (const Shape& s : {Shape{1, 1, 0}, {5, 17, 2}, {67, 64, 0}, {300, 131, 1}}) {
       const int64_t experts = 3;
@@ -248,7 +249,7 @@ TEST(ExpertRows, EqualTheTwin) {
   }
 }
 
-TEST(SiluProduct, EqualsTheTwin) {
+TWIN_ROW(silu_product, On::kThisCpu, "silu_product", "silu_product_backward") {
   for (const Precision precision : kPrecisions) {
     for (const Kind kind : {Kind::kReal, Kind::kAct}) {
       for (const Shape& s : kShapes) {

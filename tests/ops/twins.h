@@ -1,4 +1,4 @@
-// The table-driven comparison behind the tests of ops: an op runs on every instruction set of this
+// The comparison behind the table of all ops (twin_table.h): an op runs on every instruction set of this
 // CPU, with one, two and three threads and exactly the scratch it planned, and is compared with its
 // plain twin in f64 on equal inputs.
 #pragma once
@@ -14,18 +14,9 @@
 
 #include "base/random.h"
 #include "ops/context.h"
-#include "ops/cpu/cpu_features.h"
+#include "ops/twin_table.h"
 
 namespace athanor::ops::testing {
-
-inline std::vector<Isa> instruction_sets() {
-  std::vector<Isa> found;
-  for (const Isa isa :
-       {Isa::kReference, Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
-    if (cpu::has(isa)) found.push_back(isa);
-  }
-  return found;
-}
 
 inline double get(const Tensor& t, int64_t row, int64_t col) {
   const int64_t i = row * t.row_stride() + col;
@@ -188,8 +179,10 @@ class Twins {
     scratch.reserve(plan.peak());
     if (plan.peak() > 0) std::memset(scratch.allocate(plan.peak()), 0xff, plan.peak());
     scratch.release(0);
-    Context ctx(Threads(threads), scratch, isa);
-    op(ctx, operand);
+    {
+      WatchedContext watched(threads, scratch, isa);
+      op(watched.get(), operand);
+    }
     EXPECT_EQ(scratch.used(), 0u) << "scratch was not given back";
     EXPECT_EQ(scratch.peak(), plan.peak()) << "the plan was not exact";
     std::vector<std::vector<double>> result;

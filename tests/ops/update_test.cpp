@@ -7,7 +7,7 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this folder
 
-TEST(Update, EqualsTheTwin) {
+TWIN_ROW(update, On::kThisCpu, "adamw", "muon_momentum", "muon_apply") {
   for (const int64_t n : {1, 17, 33000}) {
     for (const int64_t step : {1, 7, 100000}) {
       Twins t(Precision::kFp32, 71);
