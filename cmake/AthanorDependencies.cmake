@@ -11,3 +11,6 @@ pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(icu REQUIRED IMPORTED_TARGET icu-uc)
+# Without an MPI the program runs one rank; with both, the launcher chooses.
+pkg_check_modules(openmpi QUIET IMPORTED_TARGET ompi-c)
+pkg_check_modules(mpich QUIET IMPORTED_TARGET mpich)

@@ -15,11 +15,14 @@ if(ATHANOR_SANITIZE)
   target_link_options(athanor_options INTERFACE -fsanitize=${ATHANOR_SANITIZE})
 endif()
 
-# athanor_floor(NAME BELOW floor... LIBRARIES target...)
+# athanor_floor(NAME BELOW floor... LIBRARIES target...); a floor's folders named by EXCEPT are built elsewhere.
 function(athanor_floor name)
-  cmake_parse_arguments(floor "" "" "BELOW;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(floor "" "" "BELOW;LIBRARIES;EXCEPT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  foreach(folder IN LISTS floor_EXCEPT)
+    list(FILTER sources EXCLUDE REGEX "/src/${name}/${folder}/")
+  endforeach()
   # One folder of links a floor, so that an include of a floor that is not below does not resolve.
   set(view ${CMAKE_BINARY_DIR}/floors/${name})
   file(MAKE_DIRECTORY ${view})

@@ -1,0 +1,37 @@
+# The transport over MPI: a module for each MPI found (packages: scripts/packages.txt), loaded at run time from
+# lib/athanor beside or above the program's folder (comm/mpi_loader.h). The program itself links no MPI.
+set(headers ${CMAKE_CURRENT_SOURCE_DIR}/comm/transport.h ${CMAKE_CURRENT_SOURCE_DIR}/comm/mpi/mpi_module.h
+            ${CMAKE_CURRENT_SOURCE_DIR}/base/error.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
+set(interface "")
+foreach(header IN LISTS headers)
+  file(SHA256 ${header} digest)
+  string(APPEND interface ${digest})
+endforeach()
+string(SHA256 interface "${interface}${CMAKE_CXX_COMPILER_ID}")
+string(SUBSTRING ${interface} 0 16 interface)
+set_property(SOURCE comm/mpi_loader.cpp comm/mpi/mpi_transport.cpp
+             PROPERTY COMPILE_DEFINITIONS ATHANOR_MPI_INTERFACE="${interface}")
+
+set(modules "")
+set(module_targets "")
+foreach(mpi openmpi mpich)
+  if(NOT ${mpi}_FOUND)
+    continue()
+  endif()
+  set(module athanor_mpi_${mpi})
+  add_library(${module} MODULE comm/mpi/mpi_transport.cpp)
+  target_include_directories(${module} PRIVATE ${CMAKE_BINARY_DIR}/floors/comm ${CMAKE_BINARY_DIR}/floors/base)
+  target_link_libraries(${module} PRIVATE athanor_options PkgConfig::${mpi})
+  set_target_properties(${module} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/athanor
+                        INSTALL_RPATH_USE_LINK_PATH ON)
+  list(APPEND module_targets ${module})
+  list(APPEND modules "${mpi} ${${mpi}_VERSION}")
+  install(TARGETS ${module} LIBRARY DESTINATION lib/athanor)
+endforeach()
+if(modules)
+  list(JOIN modules ", " modules)
+  message(STATUS "Ranks over MPI: ${modules}")
+else()
+  message(STATUS "Ranks over MPI: none, since no MPI was found (ompi-c.pc, mpich.pc): the program runs one rank")
+endif()
