@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/communicator.h"
 #include "comm/launcher.h"
 #include "comm/mpi_loader.h"
 
@@ -31,7 +32,7 @@ void exchange(Transport& transport, size_t bytes) {
   std::vector<std::unique_ptr<Pair>> pairs;
   std::vector<Transport::Transfer> open;
   for (int peer = 0; peer < transport.size(); ++peer) {
-    for (const int tag : {0, 1, 0, 32767}) {
+    for (const int tag : {0, 1, 0, 4 * Communicator::kTags}) {
       auto pair = std::make_unique<Pair>();
       pair->peer = peer;
       pair->tag =

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -57,9 +58,10 @@ class MpiTransport final : public Transport {
     if (given != 0) most_tag_ = *limit;
   }
 
-  /// Waits for every rank's MPI, as MPI wants it; not while an error ends this rank, when peers may never come.
+  /// Ends MPI in order when all ranks end. MPI_Finalize waits for every rank; where one is lost, or ends for reasons of its
+  /// own, that would be for ever, so the ranks meet first and whoever finds itself alone leaves without it.
   ~MpiTransport() override {
-    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+    if (!failed_ && all_meet()) MPI_Finalize();
   }
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -145,16 +147,33 @@ class MpiTransport final : public Transport {
            std::to_string(slot.peer);
   }
 
-  void check(int code, const char* action) const {
-    if (code != MPI_SUCCESS)
-      throw Error(ExitCode::kPeer, std::string("MPI: ") + action + ": " + text_of(code));
+  static bool all_meet() {
+    constexpr auto kPatience = std::chrono::seconds(2);
+    const auto begin = std::chrono::steady_clock::now();
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
+    int done = 0;
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0 &&
+           std::chrono::steady_clock::now() - begin < kPatience) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return done != 0;
   }
-  void check(int code, const Slot& slot) const {
-    if (code != MPI_SUCCESS) throw Error(ExitCode::kPeer, what(slot) + ": " + text_of(code));
+
+  void check(int code, const char* action) {
+    if (code != MPI_SUCCESS) fail(std::string("MPI: ") + action, code);
+  }
+  void check(int code, const Slot& slot) {
+    if (code != MPI_SUCCESS) fail(what(slot), code);
+  }
+  [[noreturn]] void fail(const std::string& action, int code) {
+    failed_ = true;
+    throw Error(ExitCode::kPeer, action + ": " + text_of(code));
   }
 
   int rank_ = 0;
   int size_ = 1;
+  bool failed_ = false;
   int most_tag_ = 32767;  // what MPI guarantees
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
