@@ -87,6 +87,7 @@ std::vector<int32_t> generate(Session& session, std::span<const int32_t> prompt,
     decoder.extend(prompt.subspan(begin, std::min(chunk, prompt.size() - begin)));
   }
   std::vector<int32_t> drawn;
+  drawn.reserve(static_cast<size_t>(options.max_tokens));  // the context's length at most
   while (true) {
     const int32_t token = sampler.sample(decoder.logits());
     drawn.push_back(token);

@@ -1,33 +1,8 @@
-// A training step takes nothing from the heap. This program counts its allocations; under a
-// sanitizer, which brings its own allocator, there is nothing to count.
+// A model's forward and backward pass takes nothing from the heap.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "lab.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ATHANOR_COUNTS_ALLOCATIONS 0
-#else
-#define ATHANOR_COUNTS_ALLOCATIONS 1
-#endif
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}
-
-#if ATHANOR_COUNTS_ALLOCATIONS
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  void* p = std::malloc(bytes == 0 ? 1 : bytes);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-#endif
+#include "support/allocations.h"
 
 namespace athanor::model {
 namespace {
@@ -36,8 +11,8 @@ struct QuietSink : GradientSink {
   void ready(const Parameter&) override {}
 };
 
-TEST(Heap, ASteadyStepAllocatesNothing) {
-  if (!ATHANOR_COUNTS_ALLOCATIONS) GTEST_SKIP() << "a sanitizer owns the allocator";
+TEST(Heap, ASteadyPassAllocatesNothing) {
+  if (!test::counts_allocations()) GTEST_SKIP() << "a sanitizer owns the allocator";
   const std::vector<int64_t> begins = {0, 3, 4, 20};
   for (const auto precision : {ops::Precision::kFp32, ops::Precision::kBf16}) {
     ModelConfig config = small_config();
@@ -51,9 +26,9 @@ TEST(Heap, ASteadyStepAllocatesNothing) {
     int64_t during = 0;
     for (int step = 0; step < 3; ++step) {
       lab.parameters->touch();  // as an optimizer does
-      const int64_t before = allocations;
+      const int64_t before = test::allocations();
       lab.model->forward_backward(lab.ctx, lab.activations, batch, 1.0, sink, statistics);
-      during = allocations - before;
+      during = test::allocations() - before;
       if (step == 0) {
         EXPECT_GT(during, 0) << "the first step sizes its bookkeeping: is anything counted?";
       }
