@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,8 +65,10 @@ Outcome athanor(const std::vector<std::string>& arguments, Sink sink,
     _exit(127);
   }
   int status = 0;
-  waitpid(child, &status, 0);
+  rusage usage{};
+  wait4(child, &status, 0, &usage);
   Outcome outcome;
+  outcome.peak_bytes = int64_t{usage.ru_maxrss} * 1024;  // Linux counts it in KiB
   outcome.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   if (sink == Sink::kCaptured) outcome.out = content_of(out);
   outcome.err = content_of(err);

@@ -1,6 +1,7 @@
 // Runs the program itself, as a person or a script would.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ struct Outcome {
   int code = 0;  ///< exit code, or 128 + the signal that ended it
   std::string out;
   std::string err;
+  int64_t peak_bytes = 0;  ///< the most memory that it had resident
 };
 
 /// Where the program's stdout goes.
