@@ -57,10 +57,11 @@ class Bench {
 
         updates_(options.optimizer != StepOptimizer::kNone) {
     const Threads threads;
-    train::reserve(train::plan_memory(config, threads, communicator_.size()), arenas_);
-    workspace_ = std::make_unique<train::Workspace>(config, communicator_.size(), arenas_,
+    train::reserve(train::plan_memory(config, threads, train::Place{}), arenas_);
+    workspace_ = std::make_unique<train::Workspace>(config, train::Place{}, arenas_,
                                                     options.balanced_routing);
-    runner_ = std::make_unique<train::StepRunner>(config, *workspace_, communicator_);
+    runner_ =
+        std::make_unique<train::StepRunner>(config, *workspace_, train::Place{}, communicator_);
     ctx_.emplace(threads, arenas_.scratch);
     workspace_->parameters.initialise(*ctx_, static_cast<uint64_t>(config.seed));
     workspace_->parameters.touch();

@@ -71,6 +71,11 @@ enum class ParameterKind : uint8_t {
   kVector,          ///< 1-D
 };
 
+/// A matrix by itself, or a stack of them.
+constexpr bool is_matrix(ParameterKind kind) {
+  return kind == ParameterKind::kMatrix || kind == ParameterKind::kExpertMatrices;
+}
+
 /// A stored tensor under its Hugging Face name (zaya1.md §5.3).
 struct ParameterSpec {
   std::string name;
@@ -79,7 +84,7 @@ struct ParameterSpec {
   int64_t numel() const;
 };
 
-/// All trained parameters in the order of the flat space. q, k, v_current and v_delayed of a layer
+/// All trained parameters. q, k, v_current and v_delayed of a layer
 /// are neighbours, so that the four are one matrix [C + 2·value_half, D].
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config);
 /// The balancing biases, [E+1] a layer: no gradient, fp32, moved by the controller alone.

@@ -55,9 +55,15 @@ Parameters::Parameters(const ModelConfig& config, ops::Precision precision, Aren
   config_.validate();
   const DType real = ops::real_dtype(precision);
   for (ParameterSpec& spec : parameter_specs(config_)) {
-    const int64_t n = spec.numel();
-    parameters_.push_back({std::move(spec), numel_, {}, {}});
-    numel_ += n;
+    parameters_.push_back({std::move(spec), 0, {}, {}});
+  }
+  for (const bool matrices : {false, true}) {
+    if (matrices) matrices_begin_ = numel_;
+    for (Parameter& p : parameters_) {
+      if (is_matrix(p.spec.kind) != matrices) continue;
+      p.offset = numel_;
+      numel_ += p.spec.numel();
+    }
   }
   flat_ = values.tensor(real, {numel_});
   biases_ = values.tensor(real, {config_.layers, config_.classes()});

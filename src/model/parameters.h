@@ -28,8 +28,9 @@ class GradientSink {
   virtual void ready(const Parameter&) {}
 };
 
-/// All parameters of a model in one dense flat array (no padding), in the order of parameter_specs,
-/// and the balancing biases beside it. In a planning arena only shapes exist.
+/// All parameters of a model in one dense flat array (no padding), and the balancing biases beside it. The matrices lie behind
+/// everything else, both in the order of parameter_specs: ranks that share the flat space then share each kind of work
+/// evenly. In a planning arena only shapes exist.
 class Parameters {
  public:
   /// Takes the values (and nothing else) from `values`.
@@ -43,6 +44,9 @@ class Parameters {
   ops::Precision precision() const { return precision_; }
   int64_t numel() const { return numel_; }
   const Tensor& flat() const { return flat_; }
+  /// Where the matrices (attention, router, experts) begin in the flat space.
+  int64_t matrices_begin() const { return matrices_begin_; }
+  /// In the order of parameter_specs.
   std::span<Parameter> all() { return parameters_; }
   std::span<const Parameter> all() const { return parameters_; }
   /// By Hugging Face name; bug(70) when there is none.
@@ -63,6 +67,7 @@ class Parameters {
   ModelConfig config_;
   ops::Precision precision_;
   int64_t numel_ = 0;
+  int64_t matrices_begin_ = 0;
   Tensor flat_;
   Tensor biases_;
   std::vector<Parameter> parameters_;

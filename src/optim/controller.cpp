@@ -27,8 +27,8 @@ BalancingController::BalancingController(const model::ModelConfig& config, ops::
   const std::vector<model::ParameterSpec> specs = model::buffer_specs(config);
   for (int64_t layer = 0; layer < layers_; ++layer) {
     const std::string& name = specs[static_cast<size_t>(layer)].name;
-    state_.push_back({"optimizer.exp_avg." + name, exp_avg_.at(layer)});
-    state_.push_back({"optimizer.exp_avg_sq." + name, exp_avg_sq_.at(layer)});
+    state_.push_back({"optimizer.exp_avg." + name, {experts_ + 1}, 0, exp_avg_.at(layer)});
+    state_.push_back({"optimizer.exp_avg_sq." + name, {experts_ + 1}, 0, exp_avg_sq_.at(layer)});
   }
 }
 

@@ -42,13 +42,13 @@ uint64_t MemoryPlan::total() const {
   return sum;
 }
 
-MemoryPlan plan_memory(const Config& config, const Threads& threads, int ranks) {
+MemoryPlan plan_memory(const Config& config, const Threads& threads, Place place) {
   Arenas arenas;
-  Workspace workspace(config, ranks, arenas);
+  Workspace workspace(config, place, arenas);
   comm::Communicator communicator;
   ops::Context ctx(threads, arenas.scratch);
   workspace.parameters.initialise(ctx, 0);
-  StepRunner(config, workspace, communicator).plan(ctx);
+  StepRunner(config, workspace, place, communicator).plan(ctx);
   plan_validation(config, ctx, workspace.model, arenas.activations);
   ops::measure_matrix_ceiling(ctx, ops::act_dtype(precision_of(config)), 0);
 

@@ -23,8 +23,8 @@ struct MemoryPlan {
   uint64_t total() const;
 };
 
-/// Lays the whole run out in planning arenas: `config` must be resolved (vocab too).
-MemoryPlan plan_memory(const Config& config, const Threads& threads, int ranks);
+/// Lays what one rank of a run takes out in planning arenas: `config` must be resolved (vocab too).
+MemoryPlan plan_memory(const Config& config, const Threads& threads, Place place);
 
 /// The plan as a table for a person.
 std::string to_text(const MemoryPlan& plan);

@@ -54,8 +54,7 @@ fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunS
   info.state = to_json(state).dump();
   std::vector<checkpoint::TensorSlice> slices = checkpoint::slices_of(workspace.parameters);
   for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
-    const std::span<const int64_t> shape = tensor.value.shape();
-    slices.push_back({tensor.name, {shape.begin(), shape.end()}, 0, tensor.value});
+    slices.push_back({tensor.name, tensor.shape, tensor.begin, tensor.value});
   });
   directory.sync();  // a checkpoint never knows of steps whose metrics could still be lost
   return checkpoint::save_checkpoint(directory.checkpoints(), info, model, slices, side_files);
@@ -90,7 +89,7 @@ RunState load_snapshot(const checkpoint::Checkpoint& checkpoint, Workspace& work
   }
   checkpoint.load(workspace.parameters);
   for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
-    checkpoint.read(tensor.name, 0, tensor.value.reshaped({tensor.value.numel()}));
+    checkpoint.read(tensor.name, tensor.begin, tensor.value);
   });
   return state;
 }

@@ -8,49 +8,59 @@
 #include "optim/clip.h"
 
 namespace athanor::train {
-StepRunner::StepRunner(const Config& config, Workspace& workspace, comm::Communicator& communicator)
+
+StepRunner::StepRunner(const Config& config, Workspace& workspace, Place place,
+                       comm::Communicator& communicator)
     : config_(config),
       workspace_(workspace),
+      place_(place),
       communicator_(communicator),
-      groups_(groups_of_a_rank(config, communicator.size())) {
-  group_losses_.resize(static_cast<size_t>(groups_));
+      exchange_(workspace.partition, communicator,
+                ops::real_dtype(workspace.parameters.precision())) {
+  group_losses_.reserve(static_cast<size_t>(config.batch.reduction_groups));
   statistics_.expert_counts.assign(
       static_cast<size_t>(workspace.geometry.layers * workspace.geometry.classes()), 0);
 }
 
-double StepRunner::run_group(ops::Context& ctx, int64_t group, int64_t sequences, double scale,
-                             const Tensor& into) {
-  model::GradientSink sink;  // one bucket: nothing is overlapped with the backward
+double StepRunner::run_group(ops::Context& ctx, int64_t first, int64_t sequences, double scale,
+                             const Tensor& into, model::GradientSink& sink) {
+  model::GradientSink none;
   {
     const ops::PartScope part(ctx, "gradients");
     ops::fill(ctx, into, 0.0);
   }
   workspace_.parameters.set_gradients(into);
   statistics_.loss_sum = 0;
-  for (int64_t first = 0; first < sequences; first += config_.batch.micro_batch) {
-    const int64_t count = std::min(config_.batch.micro_batch, sequences - first);
-    workspace_.model.forward_backward(
-        ctx, workspace_.arenas.activations,
-        workspace_.batch.micro_batch(group * sequences + first, count), scale, sink, statistics_);
+  for (int64_t done = 0; done < sequences; done += config_.batch.micro_batch) {
+    const int64_t count = std::min(config_.batch.micro_batch, sequences - done);
+    workspace_.model.forward_backward(ctx, workspace_.arenas.activations,
+                                      workspace_.batch.micro_batch(first + done, count), scale,
+                                      done + count == sequences ? sink : none, statistics_);
   }
   return statistics_.loss_sum;
 }
 
-Tensor StepRunner::sum_groups(ops::Context& ctx, const StepPlan& plan, double scale) {
-  const int64_t sequences = plan.sequences / config_.batch.reduction_groups;
+void StepRunner::sum_gradients(ops::Context& ctx, const BatchShare& share, double scale) {
+  const int64_t sequences = share.count / share.groups;
+  std::vector<Tensor>& accumulators = workspace_.accumulators;
+  exchange_.begin_gradients(accumulators.front());
+  group_losses_.clear();
+  model::GradientSink none;
   // As a binary counter carries: `held` accumulators hold sums of 2^k groups each, k falling from
   // left to right.
   size_t held = 0;
-  for (int64_t group = 0; group < groups_; ++group) {
-    group_losses_[static_cast<size_t>(group)] =
-        run_group(ctx, group, sequences, scale, workspace_.accumulators[held++]);
+  for (int64_t group = 0; group < share.groups; ++group) {
+    model::GradientSink& sink = share.groups == 1 ? exchange_ : none;
+    group_losses_.push_back(
+        run_group(ctx, group * sequences, sequences, scale, accumulators[held++], sink));
     for (int64_t carry = group; (carry & 1) != 0; carry >>= 1) {
       --held;
       const ops::PartScope part(ctx, "gradients");
-      ops::add(ctx, workspace_.accumulators[held], workspace_.accumulators[held - 1]);
+      ops::add(ctx, accumulators[held], accumulators[held - 1]);
     }
   }
-  return workspace_.accumulators.front();
+  if (share.groups > 1) exchange_.all_ready();
+  exchange_.finish();
 }
 
 StepResult StepRunner::run_gradients(ops::Context& ctx, const StepPlan& plan) {
@@ -63,8 +73,7 @@ StepResult StepRunner::run_gradients(ops::Context& ctx, const StepPlan& plan) {
   communicator_.all_reduce_sum(Tensor::of(&result.targets, {1}));
   const double scale = result.targets > 0 ? 1.0 / static_cast<double>(result.targets) : 0.0;
 
-  const Tensor gradient = sum_groups(ctx, plan, scale);
-  communicator_.all_reduce_sum(gradient);
+  sum_gradients(ctx, batch_share(config_, plan.sequences, place_), scale);
   communicator_.all_reduce_sum(Tensor::of(
       statistics_.expert_counts.data(), {static_cast<int64_t>(statistics_.expert_counts.size())}));
   double loss = ops::tree_sum(group_losses_);
@@ -83,7 +92,8 @@ void StepRunner::update(ops::Context& ctx, const StepPlan& plan, int64_t applied
                         StepResult& result) {
   const Tensor& gradient = workspace_.accumulators.front();
   const ops::PartScope part(ctx, "optimizer");
-  result.gradient_norm = optim::global_norm(ctx, gradient, norm_blocks());
+  result.gradient_norm = optim::global_norm(ctx, communicator_, workspace_.partition, gradient,
+                                            workspace_.norm_blocks);
   result.applied = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (!result.applied) return;
 
@@ -92,15 +102,13 @@ void StepRunner::update(ops::Context& ctx, const StepPlan& plan, int64_t applied
   options.adamw_learning_rate = plan.adamw_learning_rate;
   options.gradient_scale = optim::clip_scale(result.gradient_norm, config_.optimizer.clip);
   options.step = applied + 1;
-  workspace_.optimizer.step(ctx, workspace_.parameters, gradient, options);
+  exchange_.begin_values(workspace_.parameters.flat());
+  workspace_.optimizer.step(ctx, communicator_, workspace_.parameters, gradient, options,
+                            [&](int64_t begin, int64_t end) { exchange_.moved(begin, end); });
+  exchange_.finish();
   workspace_.controller.step(ctx, workspace_.parameters.balancing_biases(),
                              statistics_.expert_counts, config_.optimizer.balancing_learning_rate,
                              applied + 1);
-}
-
-std::span<double> StepRunner::norm_blocks() const {
-  const Tensor& blocks = workspace_.norm_blocks;
-  return {blocks.as<double>(), static_cast<size_t>(blocks.numel())};
 }
 
 void StepRunner::plan(ops::Context& ctx) {
@@ -117,8 +125,9 @@ void StepRunner::plan(ops::Context& ctx) {
     }
   }
   ops::add(ctx, w.accumulators.back(), w.accumulators.front());
-  optim::global_norm(ctx, w.accumulators.front(), norm_blocks());
-  w.optimizer.step(ctx, w.parameters, w.accumulators.front(), {});
+  optim::global_norm(ctx, communicator_, w.partition, w.accumulators.front(), w.norm_blocks);
+  w.optimizer.step(ctx, communicator_, w.parameters, w.accumulators.front(), {},
+                   [](int64_t, int64_t) {});
   w.controller.step(ctx, w.parameters.balancing_biases(), statistics_.expert_counts, 0, 1);
 }
 

@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "ops/context.h"
 #include "train/config.h"
+#include "train/exchange.h"
 #include "train/phases.h"
 #include "train/workspace.h"
 
@@ -24,7 +25,9 @@ struct StepResult {
 /// power-of-two number of ranks up to batch.reduction_groups (DESIGN §2, Sameness).
 class StepRunner {
  public:
-  StepRunner(const Config& config, Workspace& workspace, comm::Communicator& communicator);
+  /// `place` is the communicator's, but in planning, which needs no peers.
+  StepRunner(const Config& config, Workspace& workspace, Place place,
+             comm::Communicator& communicator);
 
   /// The step `plan` on what workspace.batch has fetched. `applied` is the number of steps applied
   /// before, which the optimizers' bias corrections go by.
@@ -43,20 +46,19 @@ class StepRunner {
   void plan(ops::Context& ctx);
 
  private:
-  /// Adds one reduction group's gradient into `into`, micro-batch by micro-batch; returns its
-  /// summed loss.
-  double run_group(ops::Context& ctx, int64_t group, int64_t sequences, double scale,
-                   const Tensor& into);
-  /// Gradients of all groups of this rank, summed as a binary tree; returns the accumulator that
-  /// holds the sum.
-  Tensor sum_groups(ops::Context& ctx, const StepPlan& plan, double scale);
-
-  std::span<double> norm_blocks() const;
+  /// Adds one reduction group's gradient into `into`, micro-batch by micro-batch, the last of them announced to `sink`; returns
+  /// its summed loss.
+  double run_group(ops::Context& ctx, int64_t first, int64_t sequences, double scale,
+                   const Tensor& into, model::GradientSink& sink);
+  /// Gradients of all groups of this rank, summed as a binary tree, and then over ranks: the owned parts of the sum end in the
+  /// first accumulator.
+  void sum_gradients(ops::Context& ctx, const BatchShare& share, double scale);
 
   const Config& config_;
   Workspace& workspace_;
+  Place place_;
   comm::Communicator& communicator_;
-  int64_t groups_;
+  Exchange exchange_;
   std::vector<double> group_losses_;
   model::Statistics statistics_;
 };

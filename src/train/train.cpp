@@ -22,7 +22,7 @@ namespace {
 void require_fit(Config config, bool begun) {
   if (!begun) resolve_vocab(config, expected_vocab(config));
   require_memory("this config (athanor plan memory shows what takes it)",
-                 plan_memory(config, Threads(), 1).total());
+                 plan_memory(config, Threads(), Place{}).total());
 }
 
 /// Everything before the next step: the trainer is ready to run.
@@ -185,13 +185,13 @@ std::string describe_training(const TrainOptions& options) {
       "writes    {0}/{{config.toml, metrics.jsonl, events.jsonl, tensorboard, "
       "checkpoints, tokenizer, model}}\n\n",
       out.string());
-  return text + to_text(plan_memory(config, Threads(), 1));
+  return text + to_text(plan_memory(config, Threads(), Place{}));
 }
 
 MemoryPlan plan_memory_of(const fs::path& path, const std::vector<std::string>& overrides) {
   Config config = read_config(path, overrides);
   resolve_vocab(config, expected_vocab(config));
-  return plan_memory(config, Threads(), 1);
+  return plan_memory(config, Threads(), Place{});
 }
 
 }  // namespace athanor::train

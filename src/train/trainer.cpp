@@ -60,9 +60,10 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
       side_files_(tokenizer_files(*data_.tokenizer, config_)),
       guard_(config_.faults) {
   const Threads threads;
-  reserve(plan_memory(config_, threads, communicator_->size()), arenas_);
-  workspace_ = std::make_unique<Workspace>(config_, communicator_->size(), arenas_);
-  runner_ = std::make_unique<StepRunner>(config_, *workspace_, *communicator_);
+  const Place place{communicator_->rank(), communicator_->size()};
+  reserve(plan_memory(config_, threads, place), arenas_);
+  workspace_ = std::make_unique<Workspace>(config_, place, arenas_);
+  runner_ = std::make_unique<StepRunner>(config_, *workspace_, place, *communicator_);
   ctx_.emplace(threads, arenas_.scratch);
   if (validation_.empty() && config_.validation.interval_steps > 0) {
     directory_.event("no validation", 0, {{"reason", "no held-out documents"}});

@@ -19,33 +19,43 @@ model::ModelOptions training_options(const Config& config, bool balanced_routing
   return options;
 }
 
+int64_t largest_share(const Config& config, Place place) {
+  int64_t most = 0;
+  for (const int64_t sequences : batch_sizes(config)) {
+    most = std::max(most, batch_share(config, sequences, place).count);
+  }
+  return most;
+}
+
 }  // namespace
 
-int64_t groups_of_a_rank(const Config& config, int ranks) {
-  const int64_t groups = config.batch.reduction_groups;
-  if (groups % ranks != 0) {
+BatchShare batch_share(const Config& config, int64_t sequences, Place place) {
+  if (sequences < place.ranks) {
     throw usage_error(fmt::format(
-        "batch.reduction_groups: {} groups cannot be shared by {} ranks; set it to a multiple",
-        groups, ranks));
+        "batch.sequences: a step of {} sequences cannot be shared by {} ranks; start fewer ranks",
+        sequences, place.ranks));
   }
-  return groups / ranks;
+  const int64_t groups = config.batch.reduction_groups;
+  if (groups % place.ranks == 0) {
+    const int64_t count = sequences / place.ranks;
+    return {place.rank * count, count, groups / place.ranks};
+  }
+  const int64_t first = place.rank * sequences / place.ranks;
+  return {first, (place.rank + 1) * sequences / place.ranks - first, 1};
 }
 
-int64_t largest_batch(const Config& config) {
-  const std::vector<int64_t> sizes = batch_sizes(config);
-  return *std::max_element(sizes.begin(), sizes.end());
-}
-
-Workspace::Workspace(const Config& config, int ranks, Arenas& places, bool balanced_routing)
+Workspace::Workspace(const Config& config, Place place, Arenas& places, bool balanced_routing)
     : arenas(places),
       geometry(model_config(config)),
       parameters(geometry, precision_of(config), arenas.parameters),
-      optimizer(parameters, optimizer_config(config), arenas.optimizer),
+      partition(parameters, place.ranks),
+      optimizer(parameters, optimizer_config(config), partition, place.rank, arenas.optimizer),
       controller(geometry, precision_of(config), arenas.optimizer),
       model(parameters, arenas.packed, training_options(config, balanced_routing)),
-      batch(largest_batch(config) / ranks, longest_sequence(config), config.batch.micro_batch,
+      batch(largest_share(config, place), longest_sequence(config), config.batch.micro_batch,
             arenas.batch) {
-  const auto groups = static_cast<uint64_t>(groups_of_a_rank(config, ranks));
+  const auto groups =
+      static_cast<uint64_t>(batch_share(config, config.batch.sequences, place).groups);
   const DType real = ops::real_dtype(parameters.precision());
   const auto levels = static_cast<int>(std::bit_width(groups));
   for (int i = 0; i < levels; ++i) {

@@ -30,19 +30,36 @@ struct Arenas {
   }
 };
 
-/// A model in training: master weights, packed copies, gradient accumulators, optimizer state and
+/// Which rank of how many.
+struct Place {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// What of a step's sequences one rank works on.
+struct BatchShare {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t groups = 1;  ///< equal parts of them whose sums are added as a tree
+};
+/// Where the ranks can share the reduction groups, each has its equal part of them, so that sums are the same for any such
+/// number of ranks. Else each has one group of as many sequences as the others, give or take one. Throws kUsage when there are fewer
+/// sequences than ranks.
+BatchShare batch_share(const Config& config, int64_t sequences, Place place);
+
+/// A model in training: master weights, packed copies, gradient accumulators, this rank's part of the optimizer state and of
 /// the batch. The same construction plans (fresh arenas) and builds (reserved ones).
 class Workspace {
  public:
-  /// `config` must be resolved (vocab too); `ranks` share the reduction groups. `balanced_routing` is
-  /// for measurements: model::ModelOptions says what it does.
-  Workspace(const Config& config, int ranks, Arenas& arenas, bool balanced_routing = false);
+  /// `config` must be resolved (vocab too). `balanced_routing` is for measurements: model::ModelOptions says what it does.
+  Workspace(const Config& config, Place place, Arenas& arenas, bool balanced_routing = false);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
   Arenas& arenas;
   model::ModelConfig geometry;
   model::Parameters parameters;
+  optim::Partition partition;
   optim::Optimizer optimizer;
   optim::BalancingController controller;
   model::Model model;
@@ -50,11 +67,5 @@ class Workspace {
   std::vector<Tensor> accumulators;  ///< real [numel] each: 1 + log2(groups of this rank)
   Tensor norm_blocks;                ///< f64: sums of squares of the flat gradient's blocks
 };
-
-/// Groups that this many ranks leave to each. Throws kUsage when the ranks cannot share them.
-int64_t groups_of_a_rank(const Config& config, int ranks);
-
-/// The most sequences a step of the plan has.
-int64_t largest_batch(const Config& config);
 
 }  // namespace athanor::train

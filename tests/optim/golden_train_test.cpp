@@ -53,15 +53,17 @@ TEST(GoldenTrain, ThirtyStepsFollowTheReference) {
   model::Parameters& parameters = model.parameters();
   const int64_t layers = model.config().layers, classes = model.config().classes();
 
+  comm::Communicator alone;
+  const optim::Partition partition(parameters, 1);
   Arena state("optimizer");
   optim::OptimizerConfig config;
   config.newton_schulz_dtype = DType::kF32;
   {
-    optim::Optimizer plan(parameters, config, state);
+    optim::Optimizer plan(parameters, config, partition, 0, state);
     optim::BalancingController controller(model.config(), ops::Precision::kFp32, state);
     state.reserve(state.peak());
   }
-  const optim::Optimizer optimizer(parameters, config, state);
+  const optim::Optimizer optimizer(parameters, config, partition, 0, state);
   const optim::BalancingController controller(model.config(), ops::Precision::kFp32, state);
   Arena scratch("scratch");
   scratch.reserve(size_t{64} << 20);
@@ -86,7 +88,9 @@ TEST(GoldenTrain, ThirtyStepsFollowTheReference) {
     EXPECT_NEAR(loss, vectors.at("loss_fp64").reals[s], kTrainLoss) << "step " << s;
 
     const Tensor gradient = model.flat_gradients();
-    const double norm = optim::global_norm(ctx, gradient, blocks);
+    const double norm =
+        optim::global_norm(ctx, alone, partition, gradient,
+                           Tensor::of(blocks.data(), {static_cast<int64_t>(blocks.size())}));
     const double reference_norm = vectors.at("grad_norm").reals[s];
     EXPECT_NEAR(norm, reference_norm, kTrainNorm * reference_norm) << "step " << s;
     const Values& all_counts = vectors.at("expert_counts");
@@ -100,7 +104,7 @@ TEST(GoldenTrain, ThirtyStepsFollowTheReference) {
     options.muon_learning_rate = options.adamw_learning_rate = rate;
     options.gradient_scale = optim::clip_scale(norm, 1.0);
     options.step = s + 1;
-    optimizer.step(ctx, parameters, gradient, options);
+    optimizer.step(ctx, alone, parameters, gradient, options, [](int64_t, int64_t) {});
     controller.step(ctx, parameters.balancing_biases(), counts, kBiasLearningRate, s + 1);
     EXPECT_LE(max_difference(values_of(parameters.balancing_biases()).reals,
                              slice(vectors.at("balancing_biases"), s, layers * classes)),

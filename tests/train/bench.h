@@ -41,16 +41,25 @@ inline data::Loader make_loader(const Config& config) {
 
 /// A run's memory and its runner.
 struct Bench {
-  explicit Bench(const Config& c, int threads = 1) : config(c), loader(make_loader(c)) {
+  explicit Bench(const Config& c, int threads = 1) : Bench(c, threads, nullptr) {}
+  /// As a rank of `world`.
+  Bench(const Config& c, comm::Communicator& world) : Bench(c, 1, &world) {}
+  Bench(const Config& c, int threads, comm::Communicator* world)
+      : config(c), loader(make_loader(c)), communicator(world == nullptr ? alone : *world) {
     const Threads team(threads);
-    reserve(plan_memory(config, team, 1), arenas);
-    workspace = std::make_unique<Workspace>(config, 1, arenas);
-    runner = std::make_unique<StepRunner>(config, *workspace, communicator);
+    const Place place{communicator.rank(), communicator.size()};
+    reserve(plan_memory(config, team, place), arenas);
+    workspace = std::make_unique<Workspace>(config, place, arenas);
+    runner = std::make_unique<StepRunner>(config, *workspace, place, communicator);
     ctx.emplace(team, arenas.scratch);
     workspace->parameters.initialise(*ctx, 5);
     workspace->parameters.touch();
   }
-  void fetch(const StepPlan& plan) { workspace->batch.fetch(loader, plan, 0, 0, plan.sequences); }
+  void fetch(const StepPlan& plan) {
+    const Place place{communicator.rank(), communicator.size()};
+    const BatchShare share = batch_share(config, plan.sequences, place);
+    workspace->batch.fetch(loader, plan, 0, share.first, share.count);
+  }
   StepResult step(int64_t number) {
     const StepPlan plan = RunPlan(config).at(number);
     fetch(plan);
@@ -67,7 +76,8 @@ struct Bench {
 
   Config config;
   data::Loader loader;
-  comm::Communicator communicator;
+  comm::Communicator alone;
+  comm::Communicator& communicator;
   Arenas arenas;
   std::unique_ptr<Workspace> workspace;
   std::unique_ptr<StepRunner> runner;

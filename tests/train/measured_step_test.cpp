@@ -33,9 +33,9 @@ data::Loader random_tokens(const Config& config) {
 /// A run's memory and its runner, with one step's tokens fetched.
 struct Lab {
   explicit Lab(bool balanced = false) : loader(random_tokens(config)) {
-    reserve(plan_memory(config, Threads(1), 1), arenas);
-    workspace = std::make_unique<Workspace>(config, 1, arenas, balanced);
-    runner = std::make_unique<StepRunner>(config, *workspace, communicator);
+    reserve(plan_memory(config, Threads(1), Place{}), arenas);
+    workspace = std::make_unique<Workspace>(config, Place{}, arenas, balanced);
+    runner = std::make_unique<StepRunner>(config, *workspace, Place{}, communicator);
     ctx.emplace(Threads(1), arenas.scratch);
     workspace->parameters.initialise(*ctx, 5);
     workspace->parameters.touch();

@@ -195,7 +195,7 @@ TEST(StepRunner, TheClippedUpdateIsTheSameForEveryLargeGradient) {
 TEST(MemoryPlan, IsWhatTheArenasThenHoldToTheByte) {
   for (const char* recompute : {"none", "all", "[1]"}) {
     const Config config = config_with(4, {std::string("model.recompute=") + recompute});
-    const MemoryPlan plan = plan_memory(config, Threads(2), 1);
+    const MemoryPlan plan = plan_memory(config, Threads(2), Place{});
     Bench bench(config, 2);
     bench.step(0);
     bench.step(1);
@@ -216,7 +216,7 @@ TEST(MemoryPlan, IsWhatTheArenasThenHoldToTheByte) {
 TEST(MemoryPlan, RecomputationSavesActivations) {
   const auto activations = [](const char* recompute) {
     Config config = config_with(1, {std::string("model.recompute=") + recompute, "model.layers=6"});
-    for (const ArenaPlan& arena : plan_memory(config, Threads(1), 1).arenas) {
+    for (const ArenaPlan& arena : plan_memory(config, Threads(1), Place{}).arenas) {
       if (arena.name == "activations") return arena.bytes;
     }
     return uint64_t{0};
@@ -228,7 +228,7 @@ TEST(MemoryPlan, RecomputationSavesActivations) {
 TEST(MemoryPlan, AConfigThatDoesNotFitIsRefusedWithFigures) {
   Config config = config_with(1, {"model.hidden=65536", "model.expert_inner=65536",
                                   "model.experts=256", "model.layers=100"});
-  const MemoryPlan plan = plan_memory(config, Threads(1), 1);
+  const MemoryPlan plan = plan_memory(config, Threads(1), Place{});
   EXPECT_GT(plan.total(), uint64_t{1} << 42);
   Arenas arenas;
   try {
