@@ -90,7 +90,7 @@ class Checkpoint {
   int64_t step() const { return manifest().step; }
   /// The model's geometry (config.json, verified).
   model::ModelConfig config() const;
-  /// The tokenizer's files, verified: every side file but config.json.
+  /// The tokenizer's files, verified: every side file but the two configs.
   std::vector<SideFile> side_files() const;
 
   /// Proves every byte of every file.

@@ -151,13 +151,20 @@ const Manifest& Checkpoint::manifest() const { return impl_->manifest; }
 
 model::ModelConfig Checkpoint::config() const {
   const StoredFile& file = *impl_->manifest.find_file(kConfigName);
-  return parse_model_config(impl_->side_file(file), (impl_->path / kConfigName).string());
+  model::ModelConfig config =
+      parse_model_config(impl_->side_file(file), (impl_->path / kConfigName).string());
+  const StoredFile* generation = impl_->manifest.find_file(kGenerationConfig);
+  if (generation != nullptr && !generation->rank_file) {
+    parse_generation_config(impl_->side_file(*generation),
+                            (impl_->path / kGenerationConfig).string(), config);
+  }
+  return config;
 }
 
 std::vector<SideFile> Checkpoint::side_files() const {
   std::vector<SideFile> files;
   for (const StoredFile& file : impl_->manifest.files) {
-    if (file.rank_file || file.name == kConfigName) continue;
+    if (file.rank_file || file.name == kConfigName || file.name == kGenerationConfig) continue;
     files.push_back({file.name, impl_->side_file(file)});
   }
   return files;

@@ -104,6 +104,9 @@ fs::path CheckpointWriter::commit(const CheckpointInfo& info, const model::Model
   }
 
   std::vector<SideFile> sides{{"config.json", model_config_json(config, DType::kF32)}};
+  if (!config.generation_eos.empty()) {
+    sides.push_back({kGenerationConfig, generation_config_json(config)});
+  }
   sides.insert(sides.end(), side_files.begin(), side_files.end());
   for (const SideFile& side : sides) {
     temporary_->write_file(side.name, side.content);

@@ -74,15 +74,30 @@ void require_only(const json& root, const char* key, const json& known, const st
                                printable(found->dump()), known.dump()));
 }
 
+/// The token ids under `key`, one or a list of them, each once; none where it is absent or null.
+std::vector<int64_t> token_members(const json& root, const char* key, int64_t vocab,
+                                   const std::string& where) {
+  const auto found = root.find(key);
+  if (found == root.end() || found->is_null()) return {};
+  const std::vector<int64_t> all = found->is_array()
+                                       ? integers_member(root, key, where)
+                                       : std::vector{integer_member(root, key, where)};
+  std::vector<int64_t> ids;
+  for (const int64_t id : all) {
+    if (id < 0 || id >= vocab) {
+      throw data_error(fmt::format("{}: key \"{}\" holds {}, outside the vocabulary of {}", where,
+                                   key, id, vocab));
+    }
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
 int64_t token_member(const json& root, const char* key, int64_t vocab, const std::string& where) {
   const auto found = root.find(key);
-  if (found == root.end() || found->is_null()) return -1;
-  const int64_t id = integer_member(root, key, where);
-  if (id < 0 || id >= vocab) {
-    throw data_error(
-        fmt::format("{}: key \"{}\" is {}, outside the vocabulary of {}", where, key, id, vocab));
-  }
-  return id;
+  if (found != root.end() && !found->is_null()) integer_member(root, key, where);  // no list
+  const std::vector<int64_t> ids = token_members(root, key, vocab, where);
+  return ids.empty() ? -1 : ids[0];
 }
 
 struct Rotary {
@@ -161,6 +176,18 @@ void refuse_unknown_architectures(const json& root, const std::string& where) {
 
 json id_or_null(int64_t id) { return id < 0 ? json(nullptr) : json(id); }
 
+/// As it is read: a number, or a list of several.
+json ids_or_null(std::span<const int64_t> ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? json(ids[0]) : json(ids);
+}
+
+std::vector<int64_t> eos_of(const model::ModelConfig& config) {
+  std::vector<int64_t> ids = config.further_eos;
+  if (config.eos >= 0) ids.insert(ids.begin(), config.eos);
+  return ids;
+}
+
 }  // namespace
 
 model::ModelConfig parse_model_config(std::string_view json_text, const std::string& where) {
@@ -199,7 +226,11 @@ model::ModelConfig parse_model_config(std::string_view json_text, const std::str
     config.initializer_range = number_member(root, "initializer_range", where);
   }
   config.bos = token_member(root, "bos_token_id", config.vocab, where);
-  config.eos = token_member(root, "eos_token_id", config.vocab, where);
+  config.further_eos = token_members(root, "eos_token_id", config.vocab, where);
+  if (!config.further_eos.empty()) {
+    config.eos = config.further_eos.front();
+    config.further_eos.erase(config.further_eos.begin());
+  }
   config.pad = token_member(root, "pad_token_id", config.vocab, where);
   try {
     config.validate(kKeys);
@@ -211,7 +242,20 @@ model::ModelConfig parse_model_config(std::string_view json_text, const std::str
 
 model::ModelConfig read_model_config(const fs::path& directory) {
   const fs::path path = directory / "config.json";
-  return parse_model_config(read_file(path), path.string());
+  model::ModelConfig config = parse_model_config(read_file(path), path.string());
+  const fs::path generation = directory / kGenerationConfig;
+  if (fs::exists(generation)) {
+    parse_generation_config(read_file(generation), generation.string(), config);
+  }
+  return config;
+}
+
+void parse_generation_config(std::string_view json_text, const std::string& where,
+                             model::ModelConfig& config) {
+  const json root = parse_json(json_text, where);
+  if (!root.is_object()) throw data_error(where + ": not a JSON object");
+  const std::vector<int64_t> eos = token_members(root, "eos_token_id", config.vocab, where);
+  if (eos != eos_of(config)) config.generation_eos = eos;
 }
 
 std::string model_config_json(const model::ModelConfig& config, DType dtype) {
@@ -232,7 +276,7 @@ std::string model_config_json(const model::ModelConfig& config, DType dtype) {
       {"cca_time0", 2},
       {"cca_time1", 2},
       {"dtype", dtype == DType::kBF16 ? "bfloat16" : "float32"},
-      {"eos_token_id", id_or_null(config.eos)},
+      {"eos_token_id", ids_or_null(eos_of(config))},
       {"head_dim", config.heads.size},
       {"hidden_act", "silu"},
       {"hidden_size", config.hidden},
@@ -264,7 +308,8 @@ std::string model_config_json(const model::ModelConfig& config, DType dtype) {
 std::string generation_config_json(const model::ModelConfig& config) {
   json root{{"_from_model_config", true}, {"transformers_version", kTransformersVersion}};
   if (config.bos >= 0) root["bos_token_id"] = config.bos;
-  if (config.eos >= 0) root["eos_token_id"] = config.eos;
+  const std::vector<int64_t> eos = config.stop_tokens();
+  if (!eos.empty()) root["eos_token_id"] = ids_or_null(eos);
   if (config.pad >= 0) root["pad_token_id"] = config.pad;
   return root.dump(2) + "\n";
 }

@@ -14,6 +14,8 @@
 
 namespace athanor::checkpoint {
 
+inline constexpr const char* kGenerationConfig = "generation_config.json";
+
 /// A small file that travels with a model or checkpoint: the tokenizer's files.
 struct SideFile {
   std::string name;  ///< without a folder
@@ -25,13 +27,16 @@ struct SideFile {
 /// rope_type). Throws kData naming `where` and the key: a model_type other than zaya, a legacy
 /// layout, a key missing or of the wrong type, and whatever the equations exclude.
 model::ModelConfig parse_model_config(std::string_view json_text, const std::string& where);
-/// parse_model_config of `directory`/config.json.
+/// Takes from a generation_config.json the tokens that end a text, one or a list. Throws kData.
+void parse_generation_config(std::string_view json_text, const std::string& where,
+                             model::ModelConfig& config);
+/// The geometry of `directory`: its config.json, and its generation_config.json where there is one.
 model::ModelConfig read_model_config(const fs::path& directory);
 
 /// config.json as save_pretrained of transformers 5.24 writes it for this model; `dtype` is that of
 /// the stored weights.
 std::string model_config_json(const model::ModelConfig& config, DType dtype);
-/// generation_config.json: the ids of the special tokens.
+/// generation_config.json: the ids of the special tokens, of EOS those that end a generated text.
 std::string generation_config_json(const model::ModelConfig& config);
 
 /// Fills `parameters` (values and balancing biases, the skip class's as stored) from

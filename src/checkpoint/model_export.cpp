@@ -97,7 +97,7 @@ void write_weights(const TemporaryDirectory& target, const std::vector<Shard>& s
 }
 
 bool is_model_file(const std::string& name) {
-  return name == "config.json" || name == "generation_config.json" ||
+  return name == "config.json" || name == kGenerationConfig ||
          name == "model.safetensors.index.json" || name == "special_tokens_map.json" ||
          (name.starts_with("model") && name.ends_with(".safetensors")) ||
          name.starts_with("tokenizer") || name.starts_with("chat_template");
@@ -149,7 +149,7 @@ void export_model(const fs::path& directory, const model::ModelConfig& config,
                                                                   target.filename().string(),
                                                                   static_cast<int64_t>(getpid())));
   temporary.write_file("config.json", model_config_json(config, options.dtype));
-  temporary.write_file("generation_config.json", generation_config_json(config));
+  temporary.write_file(kGenerationConfig, generation_config_json(config));
   for (const SideFile& side : side_files) temporary.write_file(side.name, side.content);
   write_weights(temporary, shards_of(config, options), source);
   temporary.commit(target);

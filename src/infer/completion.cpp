@@ -2,124 +2,109 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
-#include <memory>
-
-#include "infer/generate.h"
+#include "data/chat_template.h"
+#include "data/utf8.h"
+#include "infer/text_writer.h"
 
 namespace athanor::infer {
 namespace {
 
-constexpr int64_t kDefaultMaxTokens = 256;
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
+/// The prompt's text, rendered under the model's chat template where that is asked for.
+std::vector<int32_t> ids_of(const ModelFiles& files, const CompletionRequest& request,
+                            const std::string& text) {
+  if (!request.chat) return text_ids(files, text);
+  const data::Tokenizer& tokenizer = files.require_tokenizer();
+  const data::ChatTemplate chat(files.opened.directory, tokenizer);
+  std::vector<data::ChatMessage> messages;
+  if (request.system) messages.push_back({"system", *request.system});
+  messages.push_back({"user", text});
+  return tokenizer.encode(chat.render(messages));
 }
 
-std::vector<int32_t> text_ids(const ModelFiles& files, const std::string& prompt) {
-  std::vector<int32_t> ids;
-  if (files.bos >= 0) ids.push_back(files.bos);
-  try {
-    const std::vector<int32_t> text = files.require_tokenizer().encode(prompt);
-    ids.insert(ids.end(), text.begin(), text.end());
-  } catch (const Error& error) {
-    throw usage_error(std::string("--prompt: ") + error.what());  // the command line's fault
+void require_utf8(const std::string& text, const char* option) {
+  const size_t valid = data::valid_utf8_prefix(text);
+  if (valid != text.size()) {
+    throw usage_error(fmt::format("{}: the text is not UTF-8 at byte {}", option, valid));
   }
-  if (ids.empty()) {
-    throw usage_error("the prompt is empty, and this model has no BOS token to begin with");
-  }
-  return ids;
 }
 
 std::vector<int32_t> prompt_ids(const ModelFiles& files, const CompletionRequest& request) {
-  if (request.prompt.has_value() == request.ids.has_value()) {
-    throw usage_error("give a prompt: either --prompt TEXT or --ids 1,2,3");
+  const int given =
+      (request.prompt ? 1 : 0) + (request.prompt_file ? 1 : 0) + (request.ids ? 1 : 0);
+  if (given != 1) {
+    throw usage_error(
+        "give one prompt: --prompt TEXT, --prompt-file PATH or --ids 1,2,3 (many: --jsonl FILE)");
   }
-  return request.prompt ? text_ids(files, *request.prompt)
-                        : parse_ids(*request.ids, files.config().vocab);
+  if (request.chat && request.ids) {
+    throw usage_error("--chat takes a text, which --ids is not");
+  }
+  if (request.system && !request.chat) {
+    throw usage_error("--system is a turn of a conversation: give --chat too");
+  }
+  if (request.ids) return parse_ids(*request.ids, files.config().vocab);
+  files.require_tokenizer();
+  if (request.system) require_utf8(*request.system, "--system");
+  if (request.prompt) {
+    require_utf8(*request.prompt, "--prompt");
+    try {
+      return ids_of(files, request, *request.prompt);
+    } catch (const Error& error) {
+      if (request.chat) throw;                                      // the template's
+      throw usage_error(std::string("--prompt: ") + error.what());  // the command line's fault
+    }
+  }
+  const std::string text = read_prompt_file(*request.prompt_file);
+  try {
+    return ids_of(files, request, text);
+  } catch (const Error& error) {
+    const std::string name =
+        *request.prompt_file == "-" ? "standard input" : request.prompt_file->string();
+    throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+  }
 }
 
-int64_t tokens_to_generate(const CompletionRequest& request, int64_t prompt_tokens,
-                           int64_t context) {
-  const int64_t room = context - prompt_tokens;
-  if (request.max_tokens && *request.max_tokens < 1) {
-    throw usage_error(fmt::format("--max-tokens {} must be at least 1", *request.max_tokens));
+/// Shows one text as it grows.
+class Shown : public GenerationSink {
+ public:
+  Shown(TextWriter& writer, const std::function<void(std::string_view)>& emit)
+      : writer_(writer), emit_(emit) {}
+  bool token(size_t, int32_t token) override {
+    show(writer_.push(token));
+    return !writer_.stopped();
   }
-  const int64_t wanted = request.max_tokens.value_or(std::min(kDefaultMaxTokens, room));
-  if (wanted < 1 || wanted > room) {
-    throw usage_error(fmt::format(
-        "a prompt of {} tokens and {} more do not fit into this model's context of {}; shorten the "
-        "prompt or lower --max-tokens",
-        prompt_tokens, std::max<int64_t>(wanted, 1), context));
+  void end(size_t, Ending ending) override {
+    show(writer_.finish());
+    reason = finish_reason(ending, writer_);
   }
-  return wanted;
-}
+  const char* reason = "";
+
+ private:
+  void show(const std::string& piece) {
+    if (!piece.empty()) emit_(piece);
+  }
+  TextWriter& writer_;
+  const std::function<void(std::string_view)>& emit_;
+};
 
 }  // namespace
 
-std::vector<int32_t> parse_ids(std::string_view text, int64_t vocab) {
-  std::vector<int32_t> ids;
-  while (true) {
-    const size_t comma = text.find(',');
-    const std::string_view word = trimmed(text.substr(0, comma));
-    int64_t id = -1;
-    const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), id);
-    const bool whole = end == word.data() + word.size() && !word.empty();
-    if (!whole || fault == std::errc::invalid_argument) {
-      throw usage_error(fmt::format("--ids: '{}' is not a token id; write them as 1,2,3", word));
-    }
-    if (fault != std::errc() || id < 0 || id >= vocab) {
-      throw usage_error(
-          fmt::format("--ids: token {} is outside the model's vocabulary of {} (ids 0 to {})", word,
-                      vocab, vocab - 1));
-    }
-    ids.push_back(static_cast<int32_t>(id));
-    if (comma == std::string_view::npos) return ids;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 Completion complete(const CompletionRequest& request,
                     const std::function<void(std::string_view)>& emit) {
-  request.sampling.validate();
   const ModelFiles files = open_model_files(request.model);
-  const model::ModelConfig& config = files.config();
-  const std::vector<int32_t> prompt = prompt_ids(files, request);
+  check_writing(files, request.writing);
+  std::vector<int32_t> ids = prompt_ids(files, request);
+  const auto prompt_tokens = static_cast<int64_t>(ids.size());
+  Prompt prompt = make_prompt(files, std::move(ids), request.writing, std::nullopt);
+  std::vector<std::string> stop = request.writing.stop;
+  if (request.chat) stop_at_turn_end(files, prompt.options, stop);
 
-  Completion completion;
-  completion.prompt_tokens = static_cast<int64_t>(prompt.size());
-  GenerationOptions options;
-  options.sampling = request.sampling;
-  options.max_tokens = tokens_to_generate(request, completion.prompt_tokens, config.max_positions);
-  options.stop_token = request.ignore_eos ? -1 : static_cast<int32_t>(config.eos);
-
-  Session session(files, request.precision, completion.prompt_tokens + options.max_tokens,
-                  generation_work(completion.prompt_tokens, options));
-  std::unique_ptr<data::StreamDecoder> decoder;
-  if (files.tokenizer != nullptr) {
-    decoder = files.tokenizer->stream_decoder();
-    completion.text.emplace();
-  }
-  const auto say = [&](const std::string& piece) {
-    if (piece.empty()) return;
-    *completion.text += piece;
-    emit(piece);
-  };
-  bool first = true;
-  completion.ids = generate(session, prompt, options, [&](int32_t id) {
-    if (decoder != nullptr) {
-      say(decoder->push(id));
-    } else {
-      emit(fmt::format("{}{}", first ? "" : ",", id));
-    }
-    first = false;
-  });
-  if (decoder != nullptr) say(decoder->finish());
-  completion.stopped = completion.ids.back() == options.stop_token;
-  return completion;
+  const std::span<const Prompt> prompts(&prompt, 1);
+  Session session(files, request.writing.precision, longest_text(prompts),
+                  generation_work(prompts, 1));
+  TextWriter writer(files.tokenizer.get(), prompt.options, stop);
+  Shown shown(writer, emit);
+  generate(session, prompts, 1, shown);
+  return {writer.ids(), writer.text(), prompt_tokens, shown.reason};
 }
 
 }  // namespace athanor::infer

@@ -1,4 +1,4 @@
-// What the verb `generate` does: from MODEL and a prompt to text, piece by piece.
+// What the verb `generate` does with one prompt: from MODEL and a prompt to text, piece by piece.
 #pragma once
 
 #include <cstdint>
@@ -9,37 +9,34 @@
 #include <vector>
 
 #include "base/files.h"
-#include "infer/sampler.h"
-#include "infer/session.h"
+#include "infer/prompts.h"
 
 namespace athanor::infer {
 
 struct CompletionRequest {
   fs::path model;
+  // The prompt; exactly one must be given.
   std::optional<std::string>
       prompt;  ///< text; BOS is put in front where the model was trained with it
-  std::optional<std::string> ids;     ///< "1,2,3", taken as they are; one of the two must be given
-  std::optional<int64_t> max_tokens;  ///< none: 256, or fewer where the context ends before
-  SamplingOptions sampling;
-  bool ignore_eos = false;
-  ops::Precision precision = ops::Precision::kBf16;
+  std::optional<fs::path> prompt_file;  ///< the same in a file; "-": standard input
+  std::optional<std::string> ids;       ///< "1,2,3", taken as they are
+
+  bool chat = false;  ///< the prompt is a user's turn under the model's chat template
+  std::optional<std::string> system;  ///< the system's turn in front of it
+  WritingOptions writing;
 };
 
 struct Completion {
   std::vector<int32_t> ids;         ///< generated tokens alone, an EOS included
   std::optional<std::string> text;  ///< theirs; none without a tokenizer
   int64_t prompt_tokens = 0;
-  bool stopped = false;  ///< by EOS, before max_tokens
+  std::string finish_reason;  ///< "eos", "stop" (a stop string) or "length"
 };
 
 /// Runs a request. `emit` gets the text in pieces that never cut a UTF-8 character; without a
-/// tokenizer "17" and then ",4" … Throws kUsage, before weights are read, for a prompt that is
-/// empty, outside the vocabulary or too long for the context.
+/// tokenizer "17" and then ",4" … Throws, before weights are read, kUsage for a prompt that is
+/// empty, outside the vocabulary or too long for the context; kData where that is a file's.
 Completion complete(const CompletionRequest& request,
                     const std::function<void(std::string_view)>& emit);
-
-/// Token ids from "1,2,3" (blanks allowed). Throws kUsage for anything else and for ids outside [0,
-/// vocab).
-std::vector<int32_t> parse_ids(std::string_view text, int64_t vocab);
 
 }  // namespace athanor::infer

@@ -9,6 +9,33 @@
 #include "data/text_settings.h"
 
 namespace athanor::infer {
+namespace {
+
+model::ModelOptions options_for(int64_t longest_sequence) {
+  return {.training = false, .recompute = {}, .rope_positions = longest_sequence};
+}
+
+/// What a session will take.
+struct Plan {
+  Arena values{"parameters"};
+  Arena weights{"packed weights"};
+  Arena activations{"activations"};
+  Arena scratch{"scratch"};
+
+  Plan(const model::ModelConfig& config, ops::Precision precision,
+       const model::ModelOptions& options, const Work& work) {
+    model::Parameters parameters(config, precision, values);
+    model::Model model(parameters, weights, options);
+    ops::Context ctx(Threads(), scratch);
+    model.refresh(ctx);
+    work(ctx, model, activations);
+  }
+  uint64_t bytes() const {
+    return values.peak() + weights.peak() + activations.peak() + scratch.peak();
+  }
+};
+
+}  // namespace
 
 const data::Tokenizer& ModelFiles::require_tokenizer() const {
   if (tokenizer == nullptr) {
@@ -55,32 +82,22 @@ ops::Precision parse_precision(std::string_view text) {
 
 Session::Session(const ModelFiles& files, ops::Precision precision, int64_t longest_sequence,
                  const Work& work) {
-  const model::ModelConfig& config = files.config();
-  const model::ModelOptions options{
-      .training = false, .recompute = {}, .rope_positions = longest_sequence};
-  const Threads threads;
-
-  Arena values("parameters");
-  Arena weights("packed weights");
-  Arena activations("activations");
-  Arena scratch("scratch");
-  model::Parameters planned(config, precision, values);
-  model::Model planned_model(planned, weights, options);
-  ops::Context planning(threads, scratch);
-  planned_model.refresh(planning);
-  work(planning, planned_model, activations);
-  require_memory("this model",
-                 values.peak() + weights.peak() + activations.peak() + scratch.peak());
-
-  values_.reserve(values.peak());
-  weights_.reserve(weights.peak());
-  activations_.reserve(activations.peak());
-  scratch_.reserve(scratch.peak());
-  parameters_.emplace(config, precision, values_);
+  const Plan plan(files.config(), precision, options_for(longest_sequence), work);
+  require_memory("this model", plan.bytes());
+  values_.reserve(plan.values.peak());
+  weights_.reserve(plan.weights.peak());
+  activations_.reserve(plan.activations.peak());
+  scratch_.reserve(plan.scratch.peak());
+  parameters_.emplace(files.config(), precision, values_);
   files.opened.load(*parameters_);
-  model_.emplace(*parameters_, weights_, options);
-  context_.emplace(threads, scratch_);
+  model_.emplace(*parameters_, weights_, options_for(longest_sequence));
+  context_.emplace(Threads(), scratch_);
   model_->refresh(*context_);
+}
+
+uint64_t Session::memory_for(const ModelFiles& files, ops::Precision precision,
+                             int64_t longest_sequence, const Work& work) {
+  return Plan(files.config(), precision, options_for(longest_sequence), work).bytes();
 }
 
 void Session::make_room(const Work& work) {

@@ -55,6 +55,9 @@ class Session {
   /// missing or damaged.
   Session(const ModelFiles& files, ops::Precision precision, int64_t longest_sequence,
           const Work& work);
+  /// The bytes that such a session takes.
+  static uint64_t memory_for(const ModelFiles& files, ops::Precision precision,
+                             int64_t longest_sequence, const Work& work);
 
   ops::Context& context() { return *context_; }
   model::Model& model() { return *model_; }

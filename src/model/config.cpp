@@ -91,6 +91,13 @@ void append_experts(std::vector<ParameterSpec>& specs, const std::string& prefix
 
 }  // namespace
 
+std::vector<int64_t> ModelConfig::stop_tokens() const {
+  if (!generation_eos.empty()) return generation_eos;
+  std::vector<int64_t> tokens = further_eos;
+  if (eos >= 0) tokens.insert(tokens.begin(), eos);
+  return tokens;
+}
+
 int64_t ModelConfig::rotary() const {
   return static_cast<int64_t>(static_cast<double>(heads.size) * partial_rotary);
 }

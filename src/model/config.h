@@ -49,7 +49,12 @@ struct ModelConfig {
   int64_t max_positions = 0;
   double initializer_range = 0.02;
   int64_t bos = -1, eos = -1, pad = -1;
+  std::vector<int64_t> further_eos;  ///< more tokens that end a text, behind `eos`
+  std::vector<int64_t>
+      generation_eos;  ///< all that do when generating, where they are others than these
 
+  /// The tokens that end a generated text.
+  std::vector<int64_t> stop_tokens() const;
   int64_t rotary() const;  ///< rotated dimensions of a head: even
   int64_t value_half() const {
     return heads.key * heads.size / 2;

@@ -34,6 +34,36 @@ INSTANTIATE_TEST_SUITE_P(Cases, ReferenceConfig,
                          testing::Values("tiny", "odd", "packed", "decode", "native_bf16",
                                          "sliding", "realhead"));
 
+TEST(ModelConfig, SeveralTokensThatEndATextAreReadAndWrittenBackAlike) {
+  json config = reference_config("tiny");
+  config["eos_token_id"] = {1, 5, 1, 7};
+  model::ModelConfig parsed = parse(config);
+  EXPECT_EQ(parsed.eos, 1);
+  EXPECT_EQ(parsed.stop_tokens(), (std::vector<int64_t>{1, 5, 7}));
+  const auto written = [&] {
+    return std::pair(json::parse(checkpoint::model_config_json(parsed, DType::kF32)),
+                     json::parse(checkpoint::generation_config_json(parsed)));
+  };
+  EXPECT_EQ(written().first.at("eos_token_id"), (json{1, 5, 7}));
+  EXPECT_EQ(written().second.at("eos_token_id"), (json{1, 5, 7}));
+
+  const auto read = [&](const json& generation) {
+    checkpoint::parse_generation_config(generation.dump(), "generation_config.json", parsed);
+  };
+  read({{"eos_token_id", {1, 5, 7}}});
+  EXPECT_TRUE(parsed.generation_eos.empty()) << "they are the same";
+  read({{"temperature", 0.6}});
+  EXPECT_TRUE(parsed.generation_eos.empty()) << "none are named";
+  read({{"eos_token_id", 9}});
+  EXPECT_EQ(parsed.stop_tokens(), (std::vector<int64_t>{9}));
+  EXPECT_EQ(parsed.eos, 1) << "of the end of documents the config tells";
+  EXPECT_EQ(written().first.at("eos_token_id"), (json{1, 5, 7}));
+  EXPECT_EQ(written().second.at("eos_token_id"), 9);
+  EXPECT_THROW(read({{"eos_token_id", "end"}}), Error);
+  EXPECT_THROW(read({{"eos_token_id", {1, 128}}}), Error);
+  EXPECT_THROW(read(json::array()), Error);
+}
+
 TEST(ModelConfig, ReadsTheReleasedForm) {
   json config = reference_config("tiny");
   config["partial_rotary_factor"] = 0.5;
@@ -112,7 +142,9 @@ std::vector<BadConfig> bad_configs() {
       {"layer_type", at("/layer_types/1"), "mamba", {"layer_types", "mamba"}},
       {"sliding_without_a_window", at("/layer_types/1"), "hybrid_sliding", {"sliding_window"}},
       {"eos_outside", at("/eos_token_id"), 128, {"eos_token_id", "128"}},
-      {"eos_list", at("/eos_token_id"), json::array({1, 2}), {"eos_token_id", "integer"}},
+      {"eos_list", at("/eos_token_id"), json::array({1, "2"}), {"eos_token_id", "integer"}},
+      {"eos_list_outside", at("/eos_token_id"), json::array({1, 128}), {"eos_token_id", "128"}},
+      {"bos_list", at("/bos_token_id"), json::array({1, 2}), {"bos_token_id", "integer"}},
   };
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "infer/tiny_model.h"
 #include "support/golden.h"
@@ -56,6 +57,36 @@ TEST_P(GenerateGolden, GreedyDecodingEqualsTheReference) {
   }
 }
 
+TEST_P(GenerateGolden, ABatchOfThemEqualsTheReference) {
+  const auto folder = golden_folder(GetParam());
+  if (!folder) GTEST_SKIP() << golden_absent(GetParam());
+  const auto vectors = read_vectors(*folder / "vectors.safetensors");
+  const Values& generated = vectors.at("generated_ids");
+  const Values& prompts = vectors.at("prompt_ids");
+  const ScratchFolder scratch;
+  std::string lines;
+  std::string expected;
+  for (int64_t b = 0; b < generated.shape[0]; ++b) {
+    const auto row = [b](const Values& values) {
+      const auto begin = values.integers.begin() + b * values.shape[1];
+      return join(std::vector<int64_t>(begin, begin + values.shape[1]));
+    };
+    lines += "{\"ids\":[" + row(prompts) + "]}\n";
+    expected += "[" + row(generated) + "]\n";
+  }
+  const Outcome outcome =
+      athanor({"generate", folder->string(), "--jsonl", scratch.write("p.jsonl", lines).string(),
+               "--max-tokens", std::to_string(generated.shape[1]), "--temperature", "0",
+               "--ignore-eos", "--precision", "fp32"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  std::string mine;
+  std::istringstream read(outcome.out);
+  for (std::string line; std::getline(read, line);) {
+    mine += nlohmann::json::parse(line).at("ids").dump() + "\n";
+  }
+  EXPECT_EQ(mine, expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, GenerateGolden, testing::Values("decode", "decode_sliding"));
 
 TEST(GenerateVerb, StreamsTextAndEndsWithAnObject) {
@@ -92,9 +123,67 @@ TEST(GenerateVerb, RefusesPromptsOutsideTheVocabularyOrTheContext) {
   expect_refusal(with({"--ids", ""}), 2, "token id");
   expect_refusal(with({"--prompt", ""}), 2, "prompt is empty");
   expect_refusal(with({"--prompt", "\xff\xfe"}), 2, "--prompt");
+  expect_refusal(with({"--prompt", "a", "--stop", ""}), 2, "--stop");
+  expect_refusal(with({"--prompt", "a", "--ids", "1"}), 2, "--ids");
+  expect_refusal(with({"--prompt", "a", "--jsonl", "x"}), 2, "--jsonl");
+  expect_refusal(with({"--prompt", "a", "--system", "b"}), 2, "--chat");
+  expect_refusal(with({"--prompt", "a", "--chat"}), 3, "no chat template");
+  expect_refusal(with({"--jsonl", (folder / "absent").string()}), 3, "absent");
+  expect_refusal(with({"--prompt-file", (folder / "absent").string()}), 3, "absent");
+  const auto file = [&](std::string_view text) {
+    return with({"--prompt-file", folder.write("prompt.txt", text).string()});
+  };
+  expect_refusal(file(""), 3, "prompt.txt: the prompt is empty");
+  expect_refusal(file("ab\xff"), 3, "prompt.txt: the text is not UTF-8 at byte 2");
+  expect_refusal(file(std::string(64, 'a')), 2, "a prompt of 64 tokens");
   expect_refusal(with({}), 2, "--prompt");
   expect_refusal(with({"--prompt", "a", "--max-tokens", "64"}), 2, "context of 64");
   expect_refusal(with({"--prompt", "a", "--max-tokens", "0"}), 2, "--max-tokens");
+}
+
+TEST(GenerateVerb, TakesAPromptFromAFileAndEndsAtStopStrings) {
+  const ScratchFolder folder;
+  const std::string model = write_model(folder / "model", text_config());
+  const std::vector<std::string> options = {"--max-tokens", "40", "--ignore-eos", "--json"};
+  const auto with = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), {"generate", model});
+    command.insert(command.end(), options.begin(), options.end());
+    return athanor(command);
+  };
+  const Outcome plain = with({"--prompt", "Hel\nlo\n"});
+  EXPECT_EQ(with({"--prompt-file", folder.write("p.txt", "Hel\nlo\n").string()}).out, plain.out);
+  const std::string text = result_of(plain).at("text");
+  ASSERT_GT(text.size(), 10u);
+  size_t cut = 6;  // not inside a character
+  while ((static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) ++cut;
+  size_t end = cut + 1;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  const std::string stop = text.substr(cut, end - cut);
+  const std::string shown = text.substr(0, text.find(stop));
+  const Outcome stopped =
+      with({"--prompt", "Hel\nlo\n", "--stop", "never to come", "--stop", stop});
+  EXPECT_EQ(result_of(stopped).at("finish_reason"), "stop");
+  EXPECT_EQ(result_of(stopped).at("text"), shown);
+  EXPECT_TRUE(stopped.out.starts_with(shown + "\n{"));
+}
+
+TEST(GenerateVerb, ContinuesManyPromptsFromLines) {
+  const ScratchFolder folder;
+  const std::string model = write_model(folder / "model", text_config());
+  const std::string file =
+      folder.write("p.jsonl", "{\"prompt\": \"a\", \"n\": 1}\n{\"ids\": [98]}\n").string();
+  const std::vector<std::string> options = {"--max-tokens", "9", "--seed", "4"};
+  std::vector<std::string> command = {"generate", model, "--jsonl", file};
+  command.insert(command.end(), options.begin(), options.end());
+  const Outcome outcome = athanor(command);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(lines_of(outcome.out), 2);
+  const auto first = nlohmann::json::parse(outcome.out.substr(0, outcome.out.find('\n')));
+  EXPECT_EQ(first.at("n"), 1);
+  const Outcome alone =
+      athanor({"generate", model, "--prompt", "a", "--max-tokens", "9", "--seed", "4", "--json"});
+  EXPECT_EQ(first.at("ids"), result_of(alone).at("ids"));
+  EXPECT_EQ(nlohmann::json::parse(last_line(outcome.out)).at("prompt_tokens"), 1);
 }
 
 TEST(GenerateVerb, DamagedModelsAreRefused) {

@@ -56,10 +56,10 @@ TEST(Complete, StreamsWholeCharactersThatJoinToTheText) {
     CompletionRequest request;
     request.model = write_model(folder / "model", text_config(), {.seed = seed});
     request.prompt = "prompt";
-    request.max_tokens = 50;
-    request.ignore_eos = true;
-    request.sampling.temperature = 3;  // bytes of all kinds, so broken characters too
-    request.sampling.seed = seed;
+    request.writing.max_tokens = 50;
+    request.writing.ignore_eos = true;
+    request.writing.sampling.temperature = 3;  // bytes of all kinds, so broken characters too
+    request.writing.sampling.seed = seed;
     std::string joined;
     int pieces = 0;
     const Completion completion = complete(request, [&](std::string_view piece) {
@@ -79,11 +79,11 @@ TEST(Complete, ACharacterThatIsCutOffAtTheEndIsStillTold) {
   CompletionRequest request;
   request.model = write_model(folder / "model", text_config());
   request.prompt = "prompt";
-  request.ignore_eos = true;
-  request.sampling.temperature = 5;
+  request.writing.ignore_eos = true;
+  request.writing.sampling.temperature = 5;
   int cut_off = 0;
   for (int64_t tokens = 1; tokens <= 24; ++tokens) {
-    request.max_tokens = tokens;
+    request.writing.max_tokens = tokens;
     std::string joined;
     const Completion completion = complete(request, [&](std::string_view p) { joined += p; });
     EXPECT_EQ(joined, data::make_byte_tokenizer()->decode(completion.ids));
@@ -97,7 +97,7 @@ TEST(Complete, ACharacterThatIsCutOffAtTheEndIsStillTold) {
 TEST(Complete, PutsBosInFrontWhereTheModelWasTrainedWithIt) {
   const ScratchFolder folder;
   CompletionRequest request;
-  request.max_tokens = 1;
+  request.writing.max_tokens = 1;
   request.prompt = "four";
   const auto ignore = [](std::string_view) {};
   request.model = write_model(folder / "with", text_config(), {.bos = true});
@@ -124,8 +124,8 @@ TEST(Complete, ServesIdsWithoutATokenizer) {
   CompletionRequest request;
   request.model = write_model(folder / "model", text_config(), {.tokenizer = false});
   request.ids = "5,6";
-  request.max_tokens = 3;
-  request.ignore_eos = true;
+  request.writing.max_tokens = 3;
+  request.writing.ignore_eos = true;
   std::string out;
   const Completion completion = complete(request, [&](std::string_view piece) { out += piece; });
   EXPECT_FALSE(completion.text.has_value());
@@ -144,21 +144,21 @@ TEST(Complete, RefusesWhatTheContextCannotHold) {
   CompletionRequest request;
   request.model = write_model(folder / "model", text_config());  // 64 positions
   request.prompt = std::string(40, 'a');
-  request.ignore_eos = true;
+  request.writing.ignore_eos = true;
   const auto ignore = [](std::string_view) {};
-  request.max_tokens = 24;
+  request.writing.max_tokens = 24;
   EXPECT_EQ(complete(request, ignore).ids.size(), 24u);
-  request.max_tokens = 25;
+  request.writing.max_tokens = 25;
   const auto [code, message] = failure([&] { complete(request, ignore); });
   EXPECT_EQ(code, ExitCode::kUsage);
   EXPECT_NE(message.find("context of 64"), std::string::npos) << message;
-  request.max_tokens.reset();
+  request.writing.max_tokens.reset();
   EXPECT_EQ(complete(request, ignore).ids.size(), 24u) << "the default fills the context";
   request.prompt = std::string(64, 'a');
   EXPECT_EQ(failure([&] { complete(request, ignore); }).first, ExitCode::kUsage);
   request.prompt = "a";
   for (const int64_t tokens : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
-    request.max_tokens = tokens;
+    request.writing.max_tokens = tokens;
     EXPECT_EQ(failure([&] { complete(request, ignore); }).first, ExitCode::kUsage) << tokens;
   }
 }
@@ -182,8 +182,8 @@ TEST(Complete, StopsAtEosUnlessToldToGoOn) {
   model::ModelConfig config = text_config();
   request.model = write_model(folder / "model", config);
   request.prompt = "abc";
-  request.max_tokens = 40;
-  request.ignore_eos = true;
+  request.writing.max_tokens = 40;
+  request.writing.ignore_eos = true;
   const auto ignore = [](std::string_view) {};
   const std::vector<int32_t> all = complete(request, ignore).ids;
   ASSERT_EQ(all.size(), 40u);
@@ -191,9 +191,9 @@ TEST(Complete, StopsAtEosUnlessToldToGoOn) {
   config.eos = all[7];
   request.model = write_model(folder / "ends", config);
   EXPECT_EQ(complete(request, ignore).ids, all);
-  request.ignore_eos = false;
+  request.writing.ignore_eos = false;
   const Completion ended = complete(request, ignore);
-  EXPECT_TRUE(ended.stopped);
+  EXPECT_EQ(ended.finish_reason, "eos");
   EXPECT_EQ(ended.ids.back(), all[7]);
   EXPECT_LE(ended.ids.size(), 8u);
 }
