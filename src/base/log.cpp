@@ -10,12 +10,26 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
+#include <optional>
+
+#include "base/log_file.h"
 
 namespace athanor::log {
 namespace {
 
 bool bar_on_screen = false;  // the main thread draws and warns; other threads do neither
+
+/// What to_file() has set; the main thread alone looks at it.
+struct Destination {
+  std::optional<LineLog> file;
+  bool terminal = true;
+};
+Destination& destination() {
+  static Destination instance;
+  return instance;
+}
 
 bool on_terminal() {
   static const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -37,6 +51,23 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// A log that cannot be written any more is given up, and says so where it can: the run matters more.
+void write_to_file(std::string_view text) {
+  if (!destination().file) return;
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  try {
+    destination().file->append(fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {}",
+                                           utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                                           utc.tm_hour, utc.tm_min, utc.tm_sec, text));
+  } catch (const Error& error) {
+    destination().file.reset();
+    clear_bar();
+    logger().warn("no more is logged to a file: {}", error.what());
+  }
+}
+
 int terminal_columns() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -45,12 +76,22 @@ int terminal_columns() {
 
 }  // namespace
 
+void to_file(const fs::path& path, bool terminal) {
+  make_directories(path.parent_path());
+  destination().file.emplace(path);
+  destination().terminal = terminal;
+}
+
 void warning(std::string_view message) {
+  write_to_file(fmt::format("warning: {}", message));
+  if (!destination().terminal) return;
   clear_bar();
   logger().warn("{}", message);
 }
 
 void note(std::string_view message) {
+  write_to_file(fmt::format("info: {}", message));
+  if (!destination().terminal) return;
   clear_bar();
   logger().info("{}", message);
 }
@@ -78,7 +119,8 @@ Progress::Progress(std::string label, std::string unit, int64_t total, int64_t a
       already_(already),
       done_(already),
       start_(std::chrono::steady_clock::now()),
-      drawn_(start_) {}
+      drawn_(start_),
+      filed_(start_) {}
 
 Progress::~Progress() { clear_bar(); }
 
@@ -86,6 +128,10 @@ void Progress::update(int64_t done, std::string_view detail) {
   done_ = done;
   detail_ = detail;
   const auto now = std::chrono::steady_clock::now();
+  if (destination().file && now - filed_ >= std::chrono::minutes(1)) {
+    filed_ = now;
+    write_to_file(text(false, false));
+  }
   const auto interval = on_terminal() ? std::chrono::milliseconds(100) : std::chrono::minutes(1);
   if (now - drawn_ < interval) return;
   drawn_ = now;
@@ -98,42 +144,48 @@ void Progress::finish() {
   draw(true);
 }
 
-void Progress::draw(bool last) {
+std::string Progress::text(bool bar, bool last) const {
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-  std::string text = label_;
+  std::string line = label_;
   if (total_ > 0) {
     const double share = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
-    if (on_terminal()) {
+    if (bar) {
       constexpr int kWidth = 24;
       const int filled = static_cast<int>(share * kWidth);
-      std::string bar;
-      for (int i = 0; i < kWidth; ++i) bar += i < filled ? "━" : "─";
-      text += " " + bar;
+      line += " ";
+      for (int i = 0; i < kWidth; ++i) line += i < filled ? "━" : "─";
     }
-    text += fmt::format(" {:3.0f} %", share * 100);
+    line += fmt::format(" {:3.0f} %", share * 100);
   }
-  text += fmt::format("  {}{} {}", done_, total_ > 0 ? fmt::format("/{}", total_) : "", unit_);
-  if (!detail_.empty()) text += "  " + detail_;
+  line += fmt::format("  {}{} {}", done_, total_ > 0 ? fmt::format("/{}", total_) : "", unit_);
+  if (!detail_.empty()) line += "  " + detail_;
   if (last) {
-    text += "  in " + duration_text(passed.count());
+    line += "  in " + duration_text(passed.count());
   } else if (total_ > 0 && done_ > already_ && done_ < total_) {
     const double left = passed.count() * static_cast<double>(total_ - done_) /
                         static_cast<double>(done_ - already_);
-    text += "  " + duration_text(left) + " left";
+    line += "  " + duration_text(left) + " left";
   }
+  return line;
+}
+
+void Progress::draw(bool last) {
+  if (last) write_to_file(text(false, true));
+  if (!destination().terminal) return;
+  std::string line = text(on_terminal(), last);
   if (!on_terminal()) {
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", line.c_str());
     return;
   }
   // Cut to the terminal's width, counting code points: a wrapped line cannot be redrawn.
   const int columns = terminal_columns() - 1;
   size_t end = 0;
-  for (int shown = 0; end < text.size(); ++end) {
-    const bool starts_character = (static_cast<unsigned char>(text[end]) & 0xC0) != 0x80;
+  for (int shown = 0; end < line.size(); ++end) {
+    const bool starts_character = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
     if (starts_character && shown++ == columns) break;
   }
-  text.resize(end);
-  std::fprintf(stderr, "\r\033[K%s%s", text.c_str(), last ? "\n" : "");
+  line.resize(end);
+  std::fprintf(stderr, "\r\033[K%s%s", line.c_str(), last ? "\n" : "");
   std::fflush(stderr);
   bar_on_screen = !last;
 }

@@ -30,6 +30,7 @@ class Progress {
   void finish();
 
  private:
+  std::string text(bool bar, bool last) const;
   void draw(bool last);
   std::string label_;
   std::string unit_;
@@ -39,6 +40,7 @@ class Progress {
   std::string detail_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point drawn_;
+  std::chrono::steady_clock::time_point filed_;
   bool finished_ = false;
 };
 

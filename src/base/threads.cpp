@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/thread_limit.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -73,6 +74,8 @@ struct Job {
     }
   }
 };
+
+std::atomic<int> thread_limit{0};  // 0: none
 
 thread_local int current_thread = -1;  // the number within the team while a job's task runs
 
@@ -185,9 +188,12 @@ int allowed_threads() {
   cpu_set_t set;
   int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  const int quota = cgroup_cores();
-  return quota > 0 ? std::min(quota, cores) : cores;
+  if (const int quota = cgroup_cores(); quota > 0) cores = std::min(quota, cores);
+  if (const int limit = thread_limit.load(); limit > 0) cores = std::min(limit, cores);
+  return cores;
 }
+
+void limit_threads(int count) { thread_limit.store(std::max(1, count)); }
 
 Threads::Threads(int count) : count_(std::max(1, count)) {}
 

@@ -17,20 +17,12 @@
 #include "base/error.h"
 #include "base/spelling.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 
 namespace athanor::cli {
 namespace {
-
-/// One line on stderr, whatever line breaks the message has.
-int fail(ExitCode code, std::string message) {
-  while (!message.empty() && message.back() == '\n') message.pop_back();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  message = "athanor: " + message + "\n";
-  std::fputs(message.c_str(), stderr);
-  return static_cast<int>(code);
-}
 
 bool is_closed(int fd) { return fcntl(fd, F_GETFD) == -1 && errno == EBADF; }
 
@@ -125,7 +117,7 @@ std::string parse_failure(const CLI::ParseError& error, const CLI::App& verb,
   return message + " (see: " + path_of(verb) + " --help)";
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const std::vector<std::string>& arguments) {
   CLI::App app("Trains, evaluates and runs mixture-of-experts language models of the ZAYA1 family.",
                "athanor");
   app.set_version_flag("--version", version_text, "Print version, commit and kernels");
@@ -142,7 +134,6 @@ int run(int argc, char** argv) {
   add_plan(app);
   add_bench(app);
 
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
   const CLI::App& verb = find_verb(app, arguments);
   try {
     app.parse(argc, argv);
@@ -163,28 +154,33 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using athanor::ExitCode;
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   const bool mute = athanor::cli::is_closed(STDOUT_FILENO);
   athanor::cli::occupy_standard_streams();
   if (mute) {  // before any work: every verb ends with something to say there
     return athanor::cli::fail(ExitCode::kUsage,
-                              "standard output is closed; let it go somewhere, such as /dev/null");
+                              "standard output is closed; let it go somewhere, such as /dev/null",
+                              arguments);
   }
   std::signal(SIGPIPE,
               SIG_IGN);  // a pipe that closes is an error of write(2), seen where it happens
   try {
-    return athanor::cli::run(argc, argv);
+    return athanor::cli::run(argc, argv, arguments);
   } catch (const athanor::Error& error) {
-    return athanor::cli::fail(error.code(), error.what());
+    return athanor::cli::fail(error.code(), error.what(), arguments);
+  } catch (const athanor::cli::Ended& ended) {
+    return ended.code;
   } catch (const athanor::cli::OutputClosed&) {
     athanor::cli::die_of_closed_pipe();
   } catch (const std::filesystem::filesystem_error& error) {
     // What a path of the command line cannot be asked: a folder that may not be entered, a name too long.
     const athanor::Error refused = athanor::system_error(error.code().value(), "look at",
                                                          error.path1().string(), ExitCode::kUsage);
-    return athanor::cli::fail(refused.code(), refused.what());
+    return athanor::cli::fail(refused.code(), refused.what(), arguments);
   } catch (const std::bad_alloc&) {
-    return athanor::cli::fail(ExitCode::kResources, "out of memory");
+    return athanor::cli::fail(ExitCode::kResources, "out of memory", arguments);
   } catch (const std::exception& error) {
-    return athanor::cli::fail(ExitCode::kBug, std::string("a bug of ours: ") + error.what());
+    return athanor::cli::fail(ExitCode::kBug, std::string("a bug of ours: ") + error.what(),
+                              arguments);
   }
 }

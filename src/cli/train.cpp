@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 
 namespace athanor::cli {
@@ -32,6 +33,7 @@ void add_train(CLI::App& app) {
       ->take_all();
   verb->add_flag("--dry-run", options->dry_run, "Print what would run, and stop");
   verb->callback([options] {
+    run_on_ranks();
     if (options->dry_run) {
       print(train::describe_training(options->train));
     } else {

@@ -1,6 +1,8 @@
 #include "comm/launcher.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -154,6 +156,17 @@ Launch find_launch(const Environment& environment) {
 
 Launch find_launch() {
   return find_launch([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+void take_leave(const Launch& launch) {
+  const char* variable = std::getenv("PMI_FD");
+  if (launch.launcher != Launcher::kHydra || variable == nullptr) return;
+  const int fd = std::atoi(variable);
+  // PMI-1, the wire protocol of "Process Management Interface", MPICH: a line of key=value pairs, answered by one.
+  constexpr std::string_view kFinalize = "cmd=finalize\n";
+  if (send(fd, kFinalize.data(), kFinalize.size(), MSG_NOSIGNAL) < 0) return;
+  pollfd answered{fd, POLLIN, 0};
+  poll(&answered, 1, 500);
 }
 
 void require_same_world(const Launch& launch, const std::string& library, int rank, int size) {

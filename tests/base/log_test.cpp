@@ -1,15 +1,25 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log_file.h"
+#include "support/scratch.h"
 
 namespace athanor::log {
 namespace {
@@ -129,6 +139,74 @@ TEST(Log, VerboseTopicsAreWholeWords) {
     return;
   }
   on_a_terminal("--gtest_filter=Log.VerboseTopicsAreWholeWords", "ATHANOR_TEST_VERBOSE");
+}
+
+/// to_file() holds for the rest of a process: each case has its own. What `said` writes to stderr, and the file's lines without
+/// their time.
+std::pair<std::string, std::vector<std::string>> logged(const fs::path& path, bool terminal,
+                                                        const std::function<void()>& said) {
+  const athanor::test::ScratchFolder folder;
+  const fs::path captured = folder / "stderr";
+  const pid_t child = fork();
+  if (child == 0) {
+    const int fd = ::open(captured.c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(fd, STDERR_FILENO);
+    to_file(path, terminal);
+    said();
+    std::fflush(stderr);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  std::vector<std::string> lines;
+  std::istringstream in(read_file(path));
+  for (std::string line; std::getline(in, line);) {
+    EXPECT_EQ(line.find('T'), 10u) << line;
+    EXPECT_EQ(line.find("Z "), 19u) << line;
+    lines.push_back(line.substr(std::min<size_t>(line.size(), 21)));
+  }
+  return {read_file(captured), lines};
+}
+
+TEST(LogFile, RankThatIsMuteOnTheTerminalWritesItsFile) {
+  const athanor::test::ScratchFolder folder;
+  const fs::path path = folder / "logs" / "rank-00003.log";
+  const auto said = [] {
+    warning("slow");
+    note("going on");
+    Progress progress("train", "steps", 10);
+    progress.update(10, "loss 3.21");
+    progress.finish();
+  };
+  const std::vector<std::string> once = {"warning: slow", "info: going on",
+                                         "train 100 %  10/10 steps  loss 3.21  in 0s"};
+  EXPECT_EQ(logged(path, false, said), std::pair(std::string(), once));
+  // A run that goes on writes behind what is there.
+  std::vector<std::string> twice = once;
+  twice.insert(twice.end(), once.begin(), once.end());
+  EXPECT_EQ(logged(path, true, said),
+            std::pair(std::string("warning: slow\ninfo: going on\n"
+                                  "train 100 %  10/10 steps  loss 3.21  in 0s\n"),
+                      twice));
+}
+
+TEST(LogFile, FullDiskEndsTheLogAndNotTheRun) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "FULL DISK NOT TRIED: no /dev/full";
+  const athanor::test::ScratchFolder folder;
+  fs::create_symlink("/dev/full", folder / "rank-00001.log");
+  testing::internal::CaptureStderr();
+  const pid_t child = fork();
+  if (child == 0) {
+    to_file(folder / "rank-00001.log", false);
+    note("one");
+    note("two");
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  EXPECT_NE(err.find("no more is logged to a file"), std::string::npos) << err;
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ class MpiTransport final : public Transport {
   }
 
   static bool all_meet() {
-    constexpr auto kPatience = std::chrono::seconds(2);
+    constexpr auto kPatience = std::chrono::seconds(1);
     const auto begin = std::chrono::steady_clock::now();
     MPI_Request request = MPI_REQUEST_NULL;
     if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
