@@ -18,7 +18,7 @@ enum class ExitCode : int {
   kBug = 70,       ///< a bug of ours
 };
 
-/// An error for a person: one line that says what, where, and how to mend it.
+/// An error for a person: one line that says what, where, and how to mend it; no words where another rank has said them.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

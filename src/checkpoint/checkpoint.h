@@ -54,8 +54,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Writes rank-%05d.safetensors durably.
-  RankRecord write_rank(int rank, std::span<const TensorSlice> slices);
+  /// Where the ranks' files go.
+  const fs::path& temporary() const;
   /// Writes config.json of the model, the side files, then the manifest, and renames. `records` are
   /// those of ranks 0…n−1. Returns the checkpoint's path.
   fs::path commit(const CheckpointInfo& info, const model::ModelConfig& config,
@@ -67,12 +67,17 @@ class CheckpointWriter {
   std::unique_ptr<TemporaryDirectory> temporary_;
 };
 
+/// Writes rank-%05d.safetensors durably into `temporary`, a CheckpointWriter's, from any process.
+RankRecord write_rank(const fs::path& temporary, int rank, std::span<const TensorSlice> slices);
+
 /// Saves a world of one rank.
 fs::path save_checkpoint(const fs::path& folder, const CheckpointInfo& info,
                          const model::ModelConfig& config, std::span<const TensorSlice> slices,
                          std::span<const SideFile> side_files);
 
-/// The slices of a model's weights and balancing biases.
+/// The slices of a model's balancing biases.
+std::vector<TensorSlice> bias_slices(const model::Parameters& parameters);
+/// The same of its weights and balancing biases.
 std::vector<TensorSlice> slices_of(const model::Parameters& parameters);
 
 /// A checkpoint open for reading, by one thread at a time. Errors are kData and name file and

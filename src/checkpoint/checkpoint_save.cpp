@@ -51,7 +51,9 @@ CheckpointWriter::CheckpointWriter(fs::path folder, int64_t step)
 
 CheckpointWriter::~CheckpointWriter() = default;
 
-RankRecord CheckpointWriter::write_rank(int rank, std::span<const TensorSlice> slices) {
+const fs::path& CheckpointWriter::temporary() const { return temporary_->path(); }
+
+RankRecord write_rank(const fs::path& temporary, int rank, std::span<const TensorSlice> slices) {
   const std::string name = fmt::format("rank-{:05d}.safetensors", rank);
   std::vector<TensorLayout> layout;
   json stored = json::array();
@@ -69,7 +71,7 @@ RankRecord CheckpointWriter::write_rank(int rank, std::span<const TensorSlice> s
                       {"checksum", Checksum::of(slice.data.data(), slice.data.bytes())}});
   }
   const std::string header = safetensors_header(layout);
-  SafetensorsWriter writer(temporary_->path() / name, layout, ExitCode::kResources);
+  SafetensorsWriter writer(temporary / name, layout, ExitCode::kResources);
   uint64_t bytes = header.size();
   for (const TensorSlice& slice : slices) {
     writer.write(slice.data);
@@ -132,7 +134,7 @@ fs::path save_checkpoint(const fs::path& folder, const CheckpointInfo& info,
                          const model::ModelConfig& config, std::span<const TensorSlice> slices,
                          std::span<const SideFile> side_files) {
   CheckpointWriter writer(folder, info.step);
-  const RankRecord record = writer.write_rank(0, slices);
+  const RankRecord record = write_rank(writer.temporary(), 0, slices);
   return writer.commit(info, config, {&record, 1}, side_files);
 }
 
@@ -141,6 +143,12 @@ std::vector<TensorSlice> slices_of(const model::Parameters& parameters) {
   for (const model::Parameter& parameter : parameters.all()) {
     slices.push_back({parameter.spec.name, parameter.spec.shape, 0, parameter.value});
   }
+  std::ranges::copy(bias_slices(parameters), std::back_inserter(slices));
+  return slices;
+}
+
+std::vector<TensorSlice> bias_slices(const model::Parameters& parameters) {
+  std::vector<TensorSlice> slices;
   const auto buffers = model::buffer_specs(parameters.config());
   for (size_t layer = 0; layer < buffers.size(); ++layer) {
     slices.push_back({buffers[layer].name, buffers[layer].shape, 0,

@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
+#include "cli/version.h"
 
 namespace athanor::cli {
 
@@ -34,10 +35,12 @@ void add_train(CLI::App& app) {
   verb->add_flag("--dry-run", options->dry_run, "Print what would run, and stop");
   verb->callback([options] {
     run_on_ranks();
+    options->train.program = version_text();
     if (options->dry_run) {
       print(train::describe_training(options->train));
     } else {
-      print(train::to_text(train::train(options->train)));
+      const train::TrainReport report = train::train(options->train);
+      if (report.leads) print(train::to_text(report));
     }
   });
 }

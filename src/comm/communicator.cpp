@@ -1,5 +1,7 @@
 #include "comm/communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -34,17 +36,39 @@ std::vector<std::byte> gather_equal(Engine& engine, std::span<const std::byte> m
   return held;
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+/// How many ranks each host has, where all have as many and they are neighbours; else 1.
+int neighbours_on_a_host(const std::vector<std::string>& hosts) {
+  const auto many = static_cast<size_t>(std::ranges::count(hosts, hosts.front()));
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const size_t first = rank / many * many;
+    if (hosts[rank] != hosts[first]) return 1;
+    if (first == rank && rank > 0 && hosts[rank] == hosts[rank - 1]) return 1;
+  }
+  return static_cast<int>(many);
+}
+
 }  // namespace
 
-Communicator::Communicator() = default;
+Communicator::Communicator() : pulse_(std::make_shared<Pulse>()) {}
 
 Communicator::Communicator(const std::function<std::unique_ptr<Transport>()>& connect,
                            CommunicatorOptions options)
-    : engine_(std::make_unique<Engine>(connect, std::move(options))) {
+    : pulse_(options.pulse ? options.pulse : std::make_shared<Pulse>()) {
+  options.pulse = pulse_;
+  const int node_ranks = options.node_ranks;
+  engine_ = std::make_unique<Engine>(connect, std::move(options));
   rank_ = engine_->transport().rank();
   size_ = engine_->transport().size();
   library_ = engine_->transport().library();
+  engine_->arrange(node_ranks > 0 ? node_ranks : neighbours_on_a_host(all_gather(host_name())));
 }
+
+int Communicator::node_ranks() const { return engine_ ? engine_->node_ranks() : 1; }
 
 Communicator::~Communicator() = default;
 

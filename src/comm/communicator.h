@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "comm/pulse.h"
 #include "comm/transport.h"
 
 namespace athanor::comm {
@@ -23,16 +24,16 @@ enum class Order : uint8_t {
 };
 
 struct CommunicatorOptions {
-  /// Ranks [n·node_ranks, (n+1)·node_ranks) share a node: sums and copies cross between nodes once. A number
-  /// that is no power of two or does not divide the ranks counts as 1: every rank is its own node.
-  int node_ranks = 1;
+  /// Ranks [n·node_ranks, (n+1)·node_ranks) share a node: sums and copies cross between nodes once. 0: as their hosts' names
+  /// say. Where nodes are unequal, no power of two, or not of neighbours, it counts as 1: every rank is its own node.
+  int node_ranks = 0;
   Order order = Order::kTree;
   /// Sums and copies are cut into parts of at most this size: what a rank takes in at once.
   size_t part_bytes = size_t{4} << 20;
   /// So long may a transfer stand still before a peer counts as lost.
   double patience_seconds = 600;
-  /// Called again and again, from a thread of the communicator's own, while the caller waits for `rank` (−1: for any).
-  std::function<void(int rank)> on_wait;
+  /// Hears of waiting; null for a page of its own, at which nobody looks.
+  std::shared_ptr<Pulse> pulse;
 };
 
 /// What a rank has moved since the start.
@@ -63,6 +64,9 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Ranks of a node, as sums and copies go by.
+  int node_ranks() const;
+  Pulse& pulse() { return *pulse_; }
   /// Name and version of what carries the bytes; empty in a world of one.
   const std::string& library() const { return library_; }
 
@@ -95,6 +99,7 @@ class Communicator {
   int rank_ = 0;
   int size_ = 1;
   std::string library_;
+  std::shared_ptr<Pulse> pulse_;
   std::unique_ptr<Engine> engine_;  ///< none in a world of one
 };
 

@@ -53,12 +53,12 @@ Engine::~Engine() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::connect_with(const std::function<std::unique_ptr<Transport>()>& connect) {
-  transport_ = connect();
+void Engine::arrange(int node_ranks) {
   const int size = transport_->size();
   // Sums of nodes are subtrees of the sum over ranks only where nodes are equal and a power of two.
-  const auto node_ranks = static_cast<unsigned>(options_.node_ranks);
-  if (!std::has_single_bit(node_ranks) || size % options_.node_ranks != 0) options_.node_ranks = 1;
+  const bool even = node_ranks > 0 && std::has_single_bit(static_cast<unsigned>(node_ranks)) &&
+                    size % node_ranks == 0;
+  options_.node_ranks = even ? node_ranks : 1;
   sources_ = std::max(1, most_sources(size, options_.node_ranks));
   const auto parts = static_cast<size_t>(sources_ * kSlots);
   largest_part_ = std::min({options_.part_bytes, kMostStaging / parts, Transport::kMostBytes});
@@ -69,7 +69,7 @@ void Engine::connect_with(const std::function<std::unique_ptr<Transport>()>& con
 
 void Engine::loop(const std::function<std::unique_ptr<Transport>()>& connect) {
   try {
-    connect_with(connect);
+    transport_ = connect();
     {
       const std::lock_guard lock(mutex_);
       connected_ = true;
@@ -296,7 +296,7 @@ void Engine::idle(int peer) {
   // The core belongs to whoever computes: a few quick looks, then longer and longer pauses.
   constexpr int kQuickLooks = 64;
   constexpr int kLongestPause = 100;
-  if (caller_waits_ && options_.on_wait) options_.on_wait(peer);
+  if (caller_waits_) options_.pulse->waiting(peer);
   ++idle_rounds_;
   if (idle_rounds_ < kQuickLooks) {
     std::this_thread::yield();

@@ -30,6 +30,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  /// Cuts the ranks into nodes and takes the memory for sums; before anything is started.
+  void arrange(int node_ranks);
+  int node_ranks() const { return options_.node_ranks; }
   const Transport& transport() const { return *transport_; }
   size_t largest_part() const { return largest_part_; }
   uint64_t start(Kind kind, const Tensor& part, int peer, int tag);
@@ -67,7 +70,6 @@ class Engine {
   using Operations = std::deque<std::unique_ptr<Operation>>;
 
   void loop(const std::function<std::unique_ptr<Transport>()>& connect);
-  void connect_with(const std::function<std::unique_ptr<Transport>()>& connect);
   uint64_t push(Kind kind, const Tensor& part, int peer, int tag, const Call* call);
   /// Takes new operations over from the caller; false when the engine shall end.
   bool take_new();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "model/config.h"
 #include "ops/context.h"
 #include "optim/optimizer.h"
@@ -112,6 +113,16 @@ struct FaultsSection {
   OnDivergence on_divergence = OnDivergence::kStop;
 };
 
+/// How ranks work together; none of it changes what a run computes, but `order`.
+struct CommSection {
+  int64_t bucket_bytes = kAuto;  ///< what travels at once; auto: 4 MiB
+  comm::Order order = comm::Order::kTree;
+  bool hierarchy = true;      ///< sums cross between hosts once
+  double silence_limit = 60;  ///< seconds without a sign of life that end the run
+  double patience = 600;      ///< seconds a transfer may stand still while its peer lives
+  int64_t hash_interval = 0;  ///< steps between comparisons of the ranks' parameters; 0: none
+};
+
 struct RunSection {
   double time_budget_seconds = 0;  ///< 0: none; else the phases' tokens are scaled to fill it
   bool tokens_fitted = false;      ///< written by the program once it has scaled them
@@ -130,6 +141,7 @@ struct Config {
   ValidationSection validation;
   CheckpointSection checkpoint;
   FaultsSection faults;
+  CommSection comm;
   RunSection run;
 };
 

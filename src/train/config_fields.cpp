@@ -119,6 +119,15 @@ void upkeep_fields(Table& t, Config& c) {
   t.integer("spike_steps", c.faults.spike_steps, 1).on_resume = OnResume::kMay;
   t.choice("on_divergence", c.faults.on_divergence, {"stop", "rollback"}).on_resume =
       OnResume::kMay;
+  t.section("comm");
+  Field& bucket = t.integer("bucket_bytes", c.comm.bucket_bytes, 4096, 1 << 30);
+  bucket.automatic = true;
+  bucket.on_resume = OnResume::kFollow;
+  t.choice("order", c.comm.order, {"tree", "arrival"}).on_resume = OnResume::kMay;
+  t.flag("hierarchy", c.comm.hierarchy).on_resume = OnResume::kFollow;
+  t.real("silence_limit", c.comm.silence_limit, 1, 1e9).on_resume = OnResume::kFollow;
+  t.real("patience", c.comm.patience, 1, 1e9).on_resume = OnResume::kFollow;
+  t.integer("hash_interval", c.comm.hash_interval, 0).on_resume = OnResume::kFollow;
 }
 
 }  // namespace

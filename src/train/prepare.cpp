@@ -200,8 +200,10 @@ PreparedData prepare_data(const Config& config, RunDirectory& directory, bool ch
   }
   const data::Tokenizer& tokenizer = *prepared_data.tokenizer;
   require_room(config, tokenizer.vocab_size());  // before hours go into packing
-  make_directories(directory.tokenizer());
-  data::export_tokenizer(tokenizer, directory.tokenizer());
+  if (directory.leads()) {
+    make_directories(directory.tokenizer());
+    data::export_tokenizer(tokenizer, directory.tokenizer());
+  }
   if (!text.empty()) pack_text(config, directory, text, tokenizer, threads, stop);
 
   std::map<std::string, std::shared_ptr<const data::TokenSource>> opened;

@@ -31,6 +31,8 @@ std::optional<int64_t> step_of(std::string_view line) {
 
 }  // namespace
 
+RunDirectory::RunDirectory(fs::path path, Follower) : path_(std::move(path)) {}
+
 RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)), made_(path_) {
   const bool locked_before = fs::exists(path_ / kLock);
   lock_ = std::make_unique<FileLock>(
@@ -45,11 +47,13 @@ RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)), made_(path_)
 }
 
 RunDirectory::~RunDirectory() {
+  if (!leads()) return;
   std::error_code ignored;
   if (!fs::exists(config(), ignored) && empty_but_lock(path_)) fs::remove(path_ / kLock, ignored);
 }
 
 void RunDirectory::withdraw() {
+  if (!leads()) return;
   metrics_.reset();
   events_.reset();
   std::error_code ignored;
@@ -68,10 +72,13 @@ std::optional<std::string> RunDirectory::stored_config() const {
   return read_file(config(), ExitCode::kUsage);
 }
 
-void RunDirectory::write_config(std::string_view toml) { write_file_atomically(config(), toml); }
+void RunDirectory::write_config(std::string_view toml) {
+  if (leads()) write_file_atomically(config(), toml);
+}
 
 void RunDirectory::event(std::string_view name, int64_t step,
                          const nlohmann::ordered_json& fields) {
+  if (!leads()) return;
   if (!events_) events_ = std::make_unique<LineLog>(path_ / "events.jsonl");
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   nlohmann::ordered_json line = {
@@ -81,6 +88,7 @@ void RunDirectory::event(std::string_view name, int64_t step,
 }
 
 void RunDirectory::metrics(std::string_view line) {
+  if (!leads()) return;
   if (!metrics_) metrics_ = std::make_unique<LineLog>(metrics_path());
   metrics_->append(line);
 }
@@ -91,7 +99,7 @@ void RunDirectory::sync() {
 }
 
 int64_t RunDirectory::cut_metrics(int64_t step) {
-  if (!fs::exists(metrics_path())) return 0;
+  if (!leads() || !fs::exists(metrics_path())) return 0;
   const std::string content = read_file(metrics_path(), ExitCode::kUsage);
   std::string kept;
   nlohmann::ordered_json cut = nlohmann::ordered_json::array();

@@ -20,10 +20,15 @@ class RunDirectory {
   /// Creates the folder if need be. Throws kUsage when it cannot be written, is in use by another process, or holds files
   /// but no run.
   explicit RunDirectory(fs::path path);
+  /// The directory as ranks other than the first see it: whatever would write does nothing.
+  struct Follower {};
+  RunDirectory(fs::path path, Follower);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
+  /// True on the rank that writes.
+  bool leads() const { return lock_ != nullptr; }
   const fs::path& path() const { return path_; }
   fs::path config() const { return path_ / "config.toml"; }
   fs::path checkpoints() const { return path_ / "checkpoints"; }
@@ -56,7 +61,7 @@ class RunDirectory {
  private:
   fs::path metrics_path() const { return path_ / "metrics.jsonl"; }
   fs::path path_;
-  NewDirectories made_;
+  std::optional<NewDirectories> made_;
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<LineLog> events_;
   std::unique_ptr<LineLog> metrics_;

@@ -1,7 +1,11 @@
 #include "train/snapshot.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
+
+#include "comm/agree.h"
 
 namespace athanor::train {
 namespace {
@@ -13,6 +17,30 @@ template <class Use>
 void for_optimizer_state(const Workspace& workspace, Use use) {
   for (const optim::StateTensor& tensor : workspace.optimizer.state()) use(tensor);
   for (const optim::StateTensor& tensor : workspace.controller.state()) use(tensor);
+}
+
+/// What `rank` writes: its pieces of the parameters and its optimizer state; the small things that all have are the first's.
+std::vector<checkpoint::TensorSlice> owned_slices(const Workspace& workspace, int rank) {
+  std::vector<checkpoint::TensorSlice> slices;
+  for (const model::Parameter& parameter : workspace.parameters.all()) {
+    const int64_t count = parameter.spec.numel();
+    for (const optim::Piece& piece : workspace.partition.pieces()) {
+      const int64_t begin = std::max(piece.begin - parameter.offset, int64_t{0});
+      const int64_t end = std::min(piece.end - parameter.offset, count);
+      if (piece.owner != rank || begin >= end) continue;
+      slices.push_back({parameter.spec.name, parameter.spec.shape, begin,
+                        parameter.value.reshaped({count}).part(begin, end - begin)});
+    }
+  }
+  const auto add = [&](const optim::StateTensor& tensor) {
+    slices.push_back({tensor.name, tensor.shape, tensor.begin, tensor.value});
+  };
+  std::ranges::for_each(workspace.optimizer.state(), add);
+  if (rank == 0) {
+    std::ranges::for_each(workspace.controller.state(), add);
+    std::ranges::copy(checkpoint::bias_slices(workspace.parameters), std::back_inserter(slices));
+  }
+  return slices;
 }
 
 json to_json(const RunState& state) {
@@ -41,7 +69,8 @@ json parse(const std::string& text, const char* key, const fs::path& path) {
 fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunState& state,
                        const Workspace& workspace, const model::ModelConfig& model,
                        const std::string& data_identity,
-                       std::span<const checkpoint::SideFile> side_files) {
+                       std::span<const checkpoint::SideFile> side_files,
+                       comm::Communicator& communicator) {
   checkpoint::CheckpointInfo info;
   info.step = state.step;
   info.config = to_toml(config);
@@ -52,12 +81,20 @@ fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunS
   // Every random number is a function of the seed and a counter that the step gives.
   info.random_state = json{{"generator", "philox4x32-10"}, {"seed", config.seed}}.dump();
   info.state = to_json(state).dump();
-  std::vector<checkpoint::TensorSlice> slices = checkpoint::slices_of(workspace.parameters);
-  for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
-    slices.push_back({tensor.name, tensor.shape, tensor.begin, tensor.value});
+  std::optional<checkpoint::CheckpointWriter> writer;
+  const std::string temporary = comm::lead(communicator, [&] {
+    directory.sync();  // a checkpoint never knows of steps whose metrics could still be lost
+    writer.emplace(directory.checkpoints(), state.step);
+    return writer->temporary().string();
   });
-  directory.sync();  // a checkpoint never knows of steps whose metrics could still be lost
-  return checkpoint::save_checkpoint(directory.checkpoints(), info, model, slices, side_files);
+  checkpoint::RankRecord record;
+  comm::agree(communicator, [&] {
+    record = checkpoint::write_rank(temporary, communicator.rank(),
+                                    owned_slices(workspace, communicator.rank()));
+  });
+  const std::vector<checkpoint::RankRecord> records = communicator.all_gather(record);
+  return comm::lead(communicator,
+                    [&] { return writer->commit(info, model, records, side_files).string(); });
 }
 
 RunState load_snapshot(const checkpoint::Checkpoint& checkpoint, Workspace& workspace,

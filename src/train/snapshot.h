@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
 #include "train/config.h"
 #include "train/divergence.h"
 #include "train/run_directory.h"
@@ -25,12 +26,14 @@ struct RunState {
   uint64_t offset_in(int phase) const { return phase == offset_phase ? sample_offset : 0; }
 };
 
-/// Saves `state` and the workspace as checkpoints/step-%08d. `model` is the geometry with the ids and rotary base that its
+/// Saves `state` and the workspace as checkpoints/step-%08d; every rank writes what it owns, all at once, and an Error of one
+/// is that of all. `model` is the geometry with the ids and rotary base that its
 /// config.json shall carry.
 fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunState& state,
                        const Workspace& workspace, const model::ModelConfig& model,
                        const std::string& data_identity,
-                       std::span<const checkpoint::SideFile> side_files);
+                       std::span<const checkpoint::SideFile> side_files,
+                       comm::Communicator& communicator);
 
 /// Fills the workspace from a checkpoint. Throws kData when a tensor or a key is missing, or when the run's data are not
 /// those of `data_identity`.

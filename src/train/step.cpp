@@ -8,6 +8,31 @@
 #include "optim/clip.h"
 
 namespace athanor::train {
+namespace {
+
+/// Tells of the backward as it goes, and passes the announcements of a group's last micro-batch on.
+class Watch final : public model::GradientSink {
+ public:
+  Watch(comm::Pulse& pulse, int64_t step, model::GradientSink* next)
+      : pulse_(pulse), step_(step), next_(next) {}
+  void ready(const model::Parameter& parameter) override {
+    if (begun_) {
+      pulse_.beat();
+    } else {
+      pulse_.enter(comm::Phase::kBackward, step_);
+    }
+    begun_ = true;
+    if (next_ != nullptr) next_->ready(parameter);
+  }
+
+ private:
+  comm::Pulse& pulse_;
+  int64_t step_;
+  model::GradientSink* next_;
+  bool begun_ = false;
+};
+
+}  // namespace
 
 StepRunner::StepRunner(const Config& config, Workspace& workspace, Place place,
                        comm::Communicator& communicator)
@@ -23,8 +48,7 @@ StepRunner::StepRunner(const Config& config, Workspace& workspace, Place place,
 }
 
 double StepRunner::run_group(ops::Context& ctx, int64_t first, int64_t sequences, double scale,
-                             const Tensor& into, model::GradientSink& sink) {
-  model::GradientSink none;
+                             const Tensor& into, model::GradientSink* sink) {
   {
     const ops::PartScope part(ctx, "gradients");
     ops::fill(ctx, into, 0.0);
@@ -33,9 +57,11 @@ double StepRunner::run_group(ops::Context& ctx, int64_t first, int64_t sequences
   statistics_.loss_sum = 0;
   for (int64_t done = 0; done < sequences; done += config_.batch.micro_batch) {
     const int64_t count = std::min(config_.batch.micro_batch, sequences - done);
+    communicator_.pulse().enter(comm::Phase::kForward, step_);
+    Watch watch(communicator_.pulse(), step_, done + count == sequences ? sink : nullptr);
     workspace_.model.forward_backward(ctx, workspace_.arenas.activations,
                                       workspace_.batch.micro_batch(first + done, count), scale,
-                                      done + count == sequences ? sink : none, statistics_);
+                                      watch, statistics_);
   }
   return statistics_.loss_sum;
 }
@@ -45,25 +71,26 @@ void StepRunner::sum_gradients(ops::Context& ctx, const BatchShare& share, doubl
   std::vector<Tensor>& accumulators = workspace_.accumulators;
   exchange_.begin_gradients(accumulators.front());
   group_losses_.clear();
-  model::GradientSink none;
   // As a binary counter carries: `held` accumulators hold sums of 2^k groups each, k falling from
   // left to right.
   size_t held = 0;
   for (int64_t group = 0; group < share.groups; ++group) {
-    model::GradientSink& sink = share.groups == 1 ? exchange_ : none;
-    group_losses_.push_back(
-        run_group(ctx, group * sequences, sequences, scale, accumulators[held++], sink));
+    group_losses_.push_back(run_group(ctx, group * sequences, sequences, scale,
+                                      accumulators[held++],
+                                      share.groups == 1 ? &exchange_ : nullptr));
     for (int64_t carry = group; (carry & 1) != 0; carry >>= 1) {
       --held;
       const ops::PartScope part(ctx, "gradients");
       ops::add(ctx, accumulators[held], accumulators[held - 1]);
     }
   }
+  communicator_.pulse().enter(comm::Phase::kReduce, step_);
   if (share.groups > 1) exchange_.all_ready();
   exchange_.finish();
 }
 
 StepResult StepRunner::run_gradients(ops::Context& ctx, const StepPlan& plan) {
+  step_ = plan.step + 1;
   workspace_.model.set_theta(plan.theta);
   workspace_.model.refresh(ctx);
   std::fill(statistics_.expert_counts.begin(), statistics_.expert_counts.end(), 0);
@@ -97,6 +124,7 @@ void StepRunner::update(ops::Context& ctx, const StepPlan& plan, int64_t applied
   result.applied = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (!result.applied) return;
 
+  communicator_.pulse().enter(comm::Phase::kOptimizer, step_);
   optim::StepOptions options;
   options.muon_learning_rate = plan.learning_rate;
   options.adamw_learning_rate = plan.adamw_learning_rate;
@@ -104,7 +132,11 @@ void StepRunner::update(ops::Context& ctx, const StepPlan& plan, int64_t applied
   options.step = applied + 1;
   exchange_.begin_values(workspace_.parameters.flat());
   workspace_.optimizer.step(ctx, communicator_, workspace_.parameters, gradient, options,
-                            [&](int64_t begin, int64_t end) { exchange_.moved(begin, end); });
+                            [&](int64_t begin, int64_t end) {
+                              communicator_.pulse().beat();
+                              exchange_.moved(begin, end);
+                            });
+  communicator_.pulse().enter(comm::Phase::kGather, step_);
   exchange_.finish();
   workspace_.controller.step(ctx, workspace_.parameters.balancing_biases(),
                              statistics_.expert_counts, config_.optimizer.balancing_learning_rate,

@@ -49,7 +49,7 @@ class StepRunner {
   /// Adds one reduction group's gradient into `into`, micro-batch by micro-batch, the last of them announced to `sink`; returns
   /// its summed loss.
   double run_group(ops::Context& ctx, int64_t first, int64_t sequences, double scale,
-                   const Tensor& into, model::GradientSink& sink);
+                   const Tensor& into, model::GradientSink* sink);
   /// Gradients of all groups of this rank, summed as a binary tree, and then over ranks: the owned parts of the sum end in the
   /// first accumulator.
   void sum_gradients(ops::Context& ctx, const BatchShare& share, double scale);
@@ -60,6 +60,7 @@ class StepRunner {
   comm::Communicator& communicator_;
   Exchange exchange_;
   std::vector<double> group_losses_;
+  int64_t step_ = 0;  ///< the one that runs, from 1
   model::Statistics statistics_;
 };
 

@@ -9,6 +9,9 @@
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/agree.h"
+#include "comm/mpi_loader.h"
+#include "comm/worker.h"
 #include "data/documents.h"
 #include "train/phases.h"
 #include "train/startup.h"
@@ -17,89 +20,171 @@
 namespace athanor::train {
 namespace {
 
-/// Refuses a config that will not fit before hours go into its text. A run that has a checkpoint (`begun`) is resolved,
-/// whatever has become of the model that it began with.
-void require_fit(Config config, bool begun) {
-  if (!begun) resolve_vocab(config, expected_vocab(config));
-  require_memory("this config (athanor plan memory shows what takes it)",
-                 plan_memory(config, Threads(), Place{}).total());
+/// The ranks of this launch: as many as mpirun or srun started, or this process alone.
+std::unique_ptr<comm::Communicator> join_world(const CommSection& wanted) {
+  comm::Worker& worker = comm::Worker::self();
+  const comm::Launch& launch = worker.launch();
+  if (!launch.many()) return std::make_unique<comm::Communicator>();
+  comm::CommunicatorOptions options;
+  options.node_ranks = wanted.hierarchy ? 0 : 1;
+  options.order = wanted.order;
+  options.patience_seconds = wanted.patience;
+  if (wanted.bucket_bytes != kAuto) options.part_bytes = static_cast<size_t>(wanted.bucket_bytes);
+  options.pulse = std::shared_ptr<comm::Pulse>(&worker.pulse(), [](comm::Pulse*) {});
+  auto world = std::make_unique<comm::Communicator>(
+      [launch] { return comm::load_transport(launch); }, options);
+  worker.set_silence_limit(wanted.silence_limit);
+  worker.meet(*world);
+  return world;
 }
 
-/// Everything before the next step: the trainer is ready to run.
-std::unique_ptr<Trainer> prepare_training(const TrainOptions& options, Start& start,
-                                          RunDirectory& directory, const StopSignals& signals) {
-  Config& config = start.config;
-  const bool begun = start.checkpoint.has_value();
-  require_fit(config, begun);
-  directory.write_config(to_toml(config));
+/// A start under way, on one of the ranks.
+struct Starting {
+  const TrainOptions& options;
+  RunDirectory& directory;
+  const StopSignals& signals;
+  comm::Communicator& world;
+  std::optional<Start> start;
+  std::optional<PreparedData> data;
 
-  const auto stop = [&] {
+  Place place() const { return {world.rank(), world.size()}; }
+  void stop_if_asked() {
     if (!signals.requested()) return;
     directory.event("stopped by signal", 0, {{"signal", signals.name()}});
     throw Error(ExitCode::kStopped, fmt::format("stopped by {} before the first step; the same "
                                                 "command goes on",
                                                 signals.name()));
-  };
-  PreparedData data = prepare_data(config, directory, begun, Threads(), stop);
-  if (begun) {
-    require_room(config, data.tokenizer->vocab_size());
-  } else {
-    resolve_vocab(config, data.tokenizer->vocab_size());
   }
-  directory.write_config(to_toml(config));
+};
 
-  auto trainer = std::make_unique<Trainer>(config, directory, std::move(data), signals);
-  if (start.checkpoint) {
-    trainer->resume(*start.checkpoint);
+/// Refuses a config that will not fit before hours go into its text. A run that has a checkpoint (`begun`) is resolved,
+/// whatever has become of the model that it began with.
+void require_fit(Config config, bool begun, Place place) {
+  if (!begun) resolve_vocab(config, expected_vocab(config));
+  require_memory("this config (athanor plan memory shows what takes it)",
+                 plan_memory(config, Threads(), place).total());
+}
+
+/// What the first rank does for all: afterwards the run's config, tokenizer and packed text are there. Returns where the
+/// others find them.
+std::string prepare_once(Starting& s) {
+  s.start.emplace(find_start(s.options, s.directory));
+  Config& config = s.start->config;
+  const bool begun = s.start->checkpoint.has_value();
+  require_fit(config, begun, s.place());
+  s.directory.write_config(to_toml(config));
+  s.data = prepare_data(config, s.directory, begun, Threads(), [&] { s.stop_if_asked(); });
+  if (begun) {
+    require_room(config, s.data->tokenizer->vocab_size());
   } else {
-    directory.event("started", 0, {{"steps", trainer->steps()}, {"seed", config.seed}});
+    resolve_vocab(config, s.data->tokenizer->vocab_size());
+  }
+  s.directory.write_config(to_toml(config));
+  return nlohmann::json{{"config", to_toml(config)},
+                        {"checkpoint", begun ? s.start->checkpoint->path().string() : ""}}
+      .dump();
+}
+
+/// The same on the other ranks, from what the first one found.
+void follow(Starting& s, const std::string& told) {
+  const auto json = nlohmann::json::parse(told);
+  s.start.emplace();
+  s.start->config = parse_config(json.at("config").get<std::string>(), "rank 0's config", {});
+  const auto path = json.at("checkpoint").get<std::string>();
+  if (!path.empty()) s.start->checkpoint = checkpoint::Checkpoint::open(path);
+  s.data = prepare_data(s.start->config, s.directory, /*checkpointed=*/true, Threads(), [] {});
+}
+
+/// Everything before the next step: the trainer is ready to run.
+std::unique_ptr<Trainer> prepare_training(Starting& s) {
+  const std::string told = comm::lead(s.world, [&] { return prepare_once(s); });
+  std::unique_ptr<Trainer> trainer;
+  comm::agree(s.world, [&] {
+    if (!s.directory.leads()) follow(s, told);
+    require_memory("this rank", plan_memory(s.start->config, Threads(), s.place()).total());
+  });
+  comm::require_alike(s.world, "data", s.data->identity);
+  comm::agree(s.world, [&] {
+    trainer = std::make_unique<Trainer>(s.start->config, s.directory, std::move(*s.data), s.signals,
+                                        s.world);
+    if (s.start->checkpoint) trainer->resume(*s.start->checkpoint);
+  });
+  if (!s.start->checkpoint) {
+    s.directory.event("started", 0, {{"steps", trainer->steps()}, {"seed", s.start->config.seed}});
     trainer->begin();
-    stop();
+    comm::agree(s.world, [&] { s.stop_if_asked(); });
   }
-  if (options.steps && trainer->state().step > *options.steps) {
-    throw usage_error(fmt::format("--steps {}: the run has done {} already", *options.steps,
-                                  counted(static_cast<uint64_t>(trainer->state().step), "step")));
-  }
+  const std::optional<int64_t> steps = s.options.steps;
+  comm::agree(s.world, [&] {
+    if (steps && trainer->state().step > *steps) {
+      throw usage_error(fmt::format("--steps {}: the run has done {} already", *steps,
+                                    counted(static_cast<uint64_t>(trainer->state().step), "step")));
+    }
+  });
   return trainer;
 }
 
 /// A start that was refused must not decide what the next one does: its text may be mended, its config changed. The config of
 /// the run that lay there comes back; where none lay, all that it wrote goes. What it prepared for a first step goes, too.
-std::unique_ptr<Trainer> start_training(const TrainOptions& options, RunDirectory& directory,
-                                        const StopSignals& signals) {
-  const std::optional<std::string> before = directory.stored_config();
-  std::optional<Start> start;
+std::unique_ptr<Trainer> start_training(Starting& s) {
+  const std::optional<std::string> before = s.directory.stored_config();
   try {
-    start.emplace(find_start(options, directory));
-    return prepare_training(options, *start, directory, signals);
+    return prepare_training(s);
   } catch (const Error& error) {
+    if (!s.directory.leads()) throw;
     const bool refused = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
-    if (refused && start && (!before || !start->checkpoint)) {
-      discard_prepared(start->config, directory);
+    if (refused && s.start && (!before || !s.start->checkpoint)) {
+      discard_prepared(s.start->config, s.directory);
     }
-    if (!before && (refused || !directory.stored_config())) directory.withdraw();
-    if (before && refused && directory.stored_config() != before) directory.write_config(*before);
+    if (!before && (refused || !s.directory.stored_config())) s.directory.withdraw();
+    if (before && refused && s.directory.stored_config() != before) {
+      s.directory.write_config(*before);
+    }
     throw;
   }
+}
+
+/// Refuses ranks that would not compute the same.
+void require_same_start(comm::Communicator& world, const TrainOptions& options,
+                        const Config& wanted) {
+  Arena none("none");
+  comm::require_alike(world, "program", options.program);
+  comm::require_alike(world, "kernels",
+                      std::string(ops::name_of(ops::Context(Threads(1), none).isa())));
+  comm::require_alike(world, "config", to_toml(wanted));
 }
 
 }  // namespace
 
 TrainReport train(const TrainOptions& options) {
-  wanted_config(options);  // a fault in it is found before the folder is touched
+  const Config wanted =
+      wanted_config(options);  // a fault in it is found before the folder is touched
   const StopSignals signals;
-  RunDirectory directory(run_directory_of(options));
-  const std::unique_ptr<Trainer> running = start_training(options, directory, signals);
+  const std::unique_ptr<comm::Communicator> world = join_world(wanted.comm);
+  require_same_start(*world, options, wanted);
+  std::optional<RunDirectory> directory;
+  comm::agree(*world, [&] {
+    const fs::path path = run_directory_of(options);
+    if (world->rank() == 0) {
+      directory.emplace(path);
+    } else {
+      directory.emplace(path, RunDirectory::Follower{});
+    }
+  });
+  Starting starting{options, *directory, signals, *world, {}, {}};
+  const std::unique_ptr<Trainer> running = start_training(starting);
   Trainer& trainer = *running;
   trainer.run(options.steps);
   TrainReport report;
-  report.directory = directory.path();
+  report.leads = directory->leads();
+  report.directory = directory->path();
   report.step = trainer.state().step;
   report.steps = trainer.steps();
-  report.checkpoint = directory.checkpoints() / checkpoint::checkpoint_name(report.step);
+  report.checkpoint = directory->checkpoints() / checkpoint::checkpoint_name(report.step);
   report.model = trainer.export_model();
-  directory.event(report.step == report.steps ? "finished" : "stopped after --steps", report.step,
-                  {{"model", report.model.string()}});
+  directory->event(report.step == report.steps ? "finished" : "stopped after --steps", report.step,
+                   {{"model", report.model.string()}});
+  world->pulse().enter(comm::Phase::kEnd, report.step);
   return report;
 }
 

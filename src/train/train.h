@@ -19,9 +19,11 @@ struct TrainOptions {
   std::optional<std::string> init;     ///< a model whose weights and tokenizer the run starts from
   std::string resume = "auto";         ///< "auto", "none" or a checkpoint
   std::optional<int64_t> steps;        ///< stop after this global step
+  std::string program;                 ///< its version: ranks must have the same
 };
 
 struct TrainReport {
+  bool leads = true;  ///< this rank is the one that speaks
   fs::path directory;
   fs::path checkpoint;  ///< of the last step
   fs::path model;
@@ -29,7 +31,7 @@ struct TrainReport {
   int64_t steps = 0;  ///< of the whole run
 };
 
-/// Trains until the run or options.steps is done. Errors as Trainer::run, and kUsage and kData for what is wrong with
+/// Trains until the run or options.steps is done, with all ranks of the launch. Errors as Trainer::run, and kUsage and kData for what is wrong with
 /// config, directory, data or checkpoints.
 TrainReport train(const TrainOptions& options);
 

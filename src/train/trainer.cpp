@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "checkpoint/open_model.h"
+#include "comm/agree.h"
 #include "data/text_settings.h"
 #include "ops/elementwise.h"
 #include "ops/fallback.h"
@@ -46,7 +47,7 @@ std::string grouped(double value) {
 }  // namespace
 
 Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
-                 const StopSignals& signals)
+                 const StopSignals& signals, comm::Communicator& communicator)
     : config_(std::move(config)),
       directory_(directory),
       data_(std::move(data)),
@@ -54,14 +55,13 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
       plan_(config_),
       loader_(data_.phases, static_cast<uint64_t>(config_.seed)),
       validation_(config_, *data_.tokenizer, data_.held_out),
-      communicator_(std::make_unique<comm::Communicator>()),
+      communicator_(communicator),
       side_files_(tokenizer_files(*data_.tokenizer, config_)),
       guard_(config_.faults) {
   const Threads threads;
-  const Place place{communicator_->rank(), communicator_->size()};
-  reserve(plan_memory(config_, threads, place), arenas_);
-  workspace_ = std::make_unique<Workspace>(config_, place, arenas_);
-  runner_ = std::make_unique<StepRunner>(config_, *workspace_, place, *communicator_);
+  reserve(plan_memory(config_, threads, place()), arenas_);
+  workspace_ = std::make_unique<Workspace>(config_, place(), arenas_);
+  runner_ = std::make_unique<StepRunner>(config_, *workspace_, place(), communicator_);
   ctx_.emplace(threads, arenas_.scratch);
   if (validation_.empty() && config_.validation.interval_steps > 0) {
     directory_.event("no validation", 0, {{"reason", "no held-out documents"}});
@@ -115,16 +115,16 @@ void Trainer::fit_budget() {
   MeasuredPace pace;
   budget_clock_.emplace();
   draw_weights();
-  log::note("measuring how fast this machine trains");
+  if (directory_.leads()) log::note("measuring how fast this machine trains");
   // A first step warms caches and page tables; then as many as give a steady figure, on weights that nothing else sees.
   const double enough = config_.run.time_budget_seconds * 0.03;
   double seconds = 0;
   int64_t tokens = 0;
   for (int64_t step = 0; step < plan_.steps() && (step < 3 || seconds < enough); ++step) {
-    if (signals_.requested()) return;
+    if (stop_requested()) return;
     const StepMetrics metrics = train_step(plan_.at(step));
     if (step == 0 && plan_.steps() > 1) continue;
-    seconds += metrics.seconds;
+    seconds += leaders(metrics.seconds);
     tokens += metrics.plan.tokens();
   }
   pace.seconds_per_token = seconds / static_cast<double>(tokens);
@@ -133,11 +133,11 @@ void Trainer::fit_budget() {
     StepMetrics ignored;
     ignored.plan = plan_.at(0);
     validate(ignored, false);
-    pace.seconds_per_validation = watch.seconds();
+    pace.seconds_per_validation = leaders(watch.seconds());
   }
   const size_t bytes = arenas_.parameters.used() + arenas_.optimizer.used();
   pace.seconds_per_checkpoint = static_cast<double>(bytes) / kDiskBytesPerSecond;
-  pace.spent_seconds = budget_clock_->seconds();
+  pace.spent_seconds = leaders(budget_clock_->seconds());
   fit_to_budget(config_, pace);
   plan_ = RunPlan(config_);
   seconds_per_step_ = pace.seconds_per_token * static_cast<double>(plan_.at(0).tokens());
@@ -152,13 +152,13 @@ void Trainer::fit_budget() {
 
 void Trainer::keep_budget(double step_seconds) {
   if (!budget_clock_ || state_.step >= plan_.steps() || !config_.batch.ramp.empty()) return;
-  seconds_per_step_ += kPaceWeight * (step_seconds - seconds_per_step_);
+  seconds_per_step_ += kPaceWeight * (leaders(step_seconds) - seconds_per_step_);
   const StepPlan next = plan_.at(state_.step);
   Phase& phase = config_.phases.back();
   if (&config_.phases[static_cast<size_t>(next.phase)] != &phase) return;
   const int64_t planned = plan_.phase_steps(next.phase);
   const double left = config_.run.time_budget_seconds * (1 - kBudgetReserve) -
-                      budget_clock_->seconds() - ending_seconds_;
+                      leaders(budget_clock_->seconds()) - ending_seconds_;
   const int64_t steps =
       refitted_steps({phase.schedule, phase.learning_rate, phase.final_learning_rate,
                       phase.warmup_steps, planned, phase.decay_share},
@@ -171,6 +171,22 @@ void Trainer::keep_budget(double step_seconds) {
                    {{"seconds_per_step", seconds_per_step_},
                     {"tokens", plan_.tokens()},
                     {"steps", plan_.steps()}});
+}
+
+Error Trainer::common(const Error& error) const {
+  return directory_.leads() ? error : Error(error.code(), "");
+}
+
+double Trainer::leaders(double seconds) {
+  if (communicator_.rank() != 0) seconds = 0;
+  communicator_.all_reduce_sum(Tensor::of(&seconds, {1}));
+  return seconds;
+}
+
+bool Trainer::stop_requested() {
+  int64_t requested = signals_.requested() ? 1 : 0;
+  communicator_.all_reduce_sum(Tensor::of(&requested, {1}));
+  return requested > 0;
 }
 
 int64_t Trainer::target(std::optional<int64_t> stop) const {
@@ -195,9 +211,9 @@ StepMetrics Trainer::train_step(const StepPlan& plan) {
   metrics.plan = plan;
   metrics.phase = config_.phases[static_cast<size_t>(plan.phase)].name;
   const Stopwatch watch;
-  const int64_t sequences = plan.sequences / communicator_->size();
-  workspace_->batch.fetch(loader_, plan, state_.offset_in(plan.phase),
-                          communicator_->rank() * sequences, sequences);
+  communicator_.pulse().enter(comm::Phase::kData, plan.step + 1);
+  const BatchShare share = batch_share(config_, plan.sequences, place());
+  workspace_->batch.fetch(loader_, plan, state_.offset_in(plan.phase), share.first, share.count);
   metrics.data_wait_seconds = watch.seconds();
   metrics.result = runner_->run(*ctx_, plan, state_.applied);
   metrics.seconds = watch.seconds();
@@ -206,7 +222,7 @@ StepMetrics Trainer::train_step(const StepPlan& plan) {
   metrics.tokens_per_second = tokens / metrics.seconds;
   const double flops =
       tokens * model::training_flops_per_token(workspace_->geometry, workspace_->batch.mean_keys());
-  metrics.ceiling_share = flops / (metrics.seconds * ceiling_flops_);
+  metrics.ceiling_share = flops / (metrics.seconds * ceiling_flops_ * communicator_.size());
   metrics.memory_bytes = resident_bytes();
   metrics.epochs = loader_.epochs(
       plan.phase, 0,
@@ -220,10 +236,11 @@ StepMetrics Trainer::train_step(const StepPlan& plan) {
 }
 
 void Trainer::validate(StepMetrics& metrics, bool report) {
+  communicator_.pulse().enter(comm::Phase::kValidate, metrics.plan.step + 1);
   workspace_->model.refresh(*ctx_);
   metrics.validation =
       validation_.run(*ctx_, workspace_->model, arenas_.activations, metrics.plan.sequence);
-  if (report) {
+  if (report && directory_.leads()) {
     log::note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits per byte",
                           metrics.plan.step + 1, metrics.validation->loss,
                           metrics.validation->bits_per_byte));
@@ -237,13 +254,14 @@ std::string Trainer::standing() const {
 }
 
 void Trainer::save(bool last) {
+  communicator_.pulse().enter(comm::Phase::kSave, state_.step);
   state_.guard = guard_.state();
   const double theta =
       state_.step == 0 ? config_.phases.front().theta : plan_.at(state_.step - 1).theta;
   try {
     const Stopwatch watch;
     const fs::path path = save_snapshot(directory_, config_, state_, *workspace_, model_with(theta),
-                                        data_.identity, side_files_);
+                                        data_.identity, side_files_, communicator_);
     saved_step_ = state_.step;
     directory_.event(
         "checkpoint saved", state_.step,
@@ -251,15 +269,18 @@ void Trainer::save(bool last) {
   } catch (const Error& error) {
     if (error.code() == ExitCode::kBug) throw;
     if (last) {
-      throw resource_error(
-          fmt::format("the last checkpoint could not be saved: {}; {}", error.what(), standing()));
+      throw common(resource_error(
+          fmt::format("the last checkpoint could not be saved: {}; {}", error.what(), standing())));
     }
-    log::warning(fmt::format("checkpoint of step {} not saved ({}); the next interval tries again",
-                             state_.step, error.what()));
+    if (directory_.leads())
+      log::warning(
+          fmt::format("checkpoint of step {} not saved ({}); the next interval tries again",
+                      state_.step, error.what()));
     directory_.event("checkpoint failed", state_.step, {{"reason", error.what()}});
     return;
   }
   if (guard_.suspicious()) return;  // while the numbers look bad the older ones are the good ones
+  if (!directory_.leads()) return;
   try {
     checkpoint::prune(directory_.checkpoints(), static_cast<int>(config_.checkpoint.keep));
   } catch (const Error& error) {  // what was saved stands
@@ -272,20 +293,23 @@ void Trainer::roll_back(const std::string& reason) {
   directory_.event("diverged", state_.step, {{"reason", reason}});
   const std::string where = fmt::format("step {}: {}", state_.step, reason);
   if (config_.faults.on_divergence == OnDivergence::kStop) {
-    throw numbers_error(where + "; " + standing());
+    throw common(numbers_error(where + "; " + standing()));
   }
   if (++roll_backs_ > kMostRollBacks) {
-    throw numbers_error(
-        fmt::format("{}, again after {} roll-backs; {}", where, kMostRollBacks, standing()));
+    throw common(numbers_error(
+        fmt::format("{}, again after {} roll-backs; {}", where, kMostRollBacks, standing())));
   }
   const int64_t first_bad = state_.step - std::max(guard_.state().spikes, guard_.state().skips);
   const StepPlan bad = plan_.at(state_.step - 1);
   const uint64_t read =
       bad.first_sample + state_.offset_in(bad.phase) + static_cast<uint64_t>(bad.sequences);
-  checkpoint::abandon(directory_.checkpoints(), first_bad);
-  const auto latest = checkpoint::latest_valid(directory_.checkpoints());
-  if (!latest.checkpoint) throw numbers_error(where + "; there is no checkpoint to go back to");
-  resume(*latest.checkpoint);
+  const std::string good = comm::lead(communicator_, [&] {
+    checkpoint::abandon(directory_.checkpoints(), first_bad);
+    const auto latest = checkpoint::latest_valid(directory_.checkpoints());
+    if (!latest.checkpoint) throw numbers_error(where + "; there is no checkpoint to go back to");
+    return latest.checkpoint->path().string();
+  });
+  comm::agree(communicator_, [&] { resume(checkpoint::Checkpoint::open(good)); });
   directory_.cut_metrics(state_.step);
   // What made it diverge is stepped over: the same phase goes on behind the last sample that was read.
   const StepPlan next = plan_.at(state_.step);
@@ -294,15 +318,19 @@ void Trainer::roll_back(const std::string& reason) {
     state_.sample_offset = read - next.first_sample;
   }
   directory_.event("rolled back", state_.step, {{"samples_stepped_over", state_.sample_offset}});
-  log::warning(fmt::format("{}: rolled back to step {}", where, state_.step));
+  if (directory_.leads())
+    log::warning(fmt::format("{}: rolled back to step {}", where, state_.step));
 }
 
 void Trainer::run(std::optional<int64_t> stop) {
   const int64_t first = state_.step;
   if (first == target(stop) && saved_step_ == first) return;
-  tensorboard_.emplace(
-      directory_.tensorboard());  // here: a run with nothing left to do adds no file
-  log::Progress progress("train", "steps", target(stop), first);
+  // Here: a run with nothing left to do adds no file.
+  std::optional<log::Progress> progress;
+  if (directory_.leads()) {
+    tensorboard_.emplace(directory_.tensorboard());
+    progress.emplace("train", "steps", target(stop), first);
+  }
   double pace = 0;
   try {
     while (state_.step < target(stop)) {
@@ -331,23 +359,25 @@ void Trainer::run(std::optional<int64_t> stop) {
         validate(metrics, true);
       }
       directory_.metrics(to_json_line(metrics));
-      tensorboard_->write(state_.step, to_scalars(metrics));
+      if (tensorboard_) tensorboard_->write(state_.step, to_scalars(metrics));
       pace = pace == 0 ? metrics.tokens_per_second : 0.9 * pace + 0.1 * metrics.tokens_per_second;
-      progress.set_total(target(stop));  // a time budget may have moved it
-      progress.update(state_.step,
-                      fmt::format("loss {:.3f} · {} tok/s · {:.0f} % of ceiling",
-                                  metrics.result.loss, grouped(pace), metrics.ceiling_share * 100));
+      if (progress) {
+        progress->set_total(target(stop));  // a time budget may have moved it
+        progress->update(state_.step, fmt::format("loss {:.3f} · {} tok/s · {:.0f} % of ceiling",
+                                                  metrics.result.loss, grouped(pace),
+                                                  metrics.ceiling_share * 100));
+      }
 
       if (!diverged.empty()) {
         roll_back(diverged);
         continue;
       }
-      if (signals_.requested() && !last) {
+      if (stop_requested() && !last) {
         save(true);
         directory_.event("stopped by signal", state_.step, {{"signal", signals_.name()}});
-        throw Error(ExitCode::kStopped,
-                    fmt::format("stopped by {} after step {}; {}; the same command goes on",
-                                signals_.name(), state_.step, standing()));
+        throw common(Error(ExitCode::kStopped,
+                           fmt::format("stopped by {} after step {}; {}; the same command goes on",
+                                       signals_.name(), state_.step, standing())));
       }
       // During a spike a save would put a good checkpoint out: it waits for the loss to come back.
       if (last || (due(config_.checkpoint.interval_steps) && !guard_.suspicious())) save(last);
@@ -360,16 +390,18 @@ void Trainer::run(std::optional<int64_t> stop) {
     }
     throw resource_error(fmt::format("{}; {}", error.what(), standing()));
   }
-  progress.finish();
+  if (progress) progress->finish();
 }
 
-fs::path Trainer::export_model() const {
-  checkpoint::ExportOptions options;
-  options.dtype = ops::act_dtype(workspace_->parameters.precision());
-  const double theta = plan_.at(std::max<int64_t>(state_.step - 1, 0)).theta;
-  checkpoint::export_model(directory_.model(), model_with(theta),
-                           checkpoint::weights_of(workspace_->parameters), side_files_, options);
-  return directory_.model();
+fs::path Trainer::export_model() {
+  return comm::lead(communicator_, [&] {
+    checkpoint::ExportOptions options;
+    options.dtype = ops::act_dtype(workspace_->parameters.precision());
+    const double theta = plan_.at(std::max<int64_t>(state_.step - 1, 0)).theta;
+    checkpoint::export_model(directory_.model(), model_with(theta),
+                             checkpoint::weights_of(workspace_->parameters), side_files_, options);
+    return directory_.model().string();
+  });
 }
 
 }  // namespace athanor::train

@@ -30,7 +30,9 @@ namespace athanor::train {
 /// A run in memory: built once, then begun or resumed, then run. The config must be resolved.
 class Trainer {
  public:
-  Trainer(Config config, RunDirectory& directory, PreparedData data, const StopSignals& signals);
+  /// One of the communicator's ranks; the directory is one that follows on all but the first.
+  Trainer(Config config, RunDirectory& directory, PreparedData data, const StopSignals& signals,
+          comm::Communicator& communicator);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -50,7 +52,7 @@ class Trainer {
   void run(std::optional<int64_t> stop);
 
   /// Writes the model directory OUT/model, tokenizer included.
-  fs::path export_model() const;
+  fs::path export_model();
 
  private:
   void measure_ceiling();
@@ -62,6 +64,13 @@ class Trainer {
   void keep_budget(double step_seconds);
   int64_t target(std::optional<int64_t> stop) const;
   StepMetrics train_step(const StepPlan& plan);
+  /// An error that all ranks throw: the first one has the words.
+  Error common(const Error& error) const;
+  /// Rank 0's clock, on all ranks: what is decided by time is decided alike.
+  double leaders(double seconds);
+  /// True on all ranks once a signal has reached one of them.
+  bool stop_requested();
+  Place place() const { return {communicator_.rank(), communicator_.size()}; }
   void validate(StepMetrics& metrics, bool report);
   /// Saves; a failure is an event when there will be another chance, else it is thrown.
   void save(bool last);
@@ -76,7 +85,7 @@ class Trainer {
   RunPlan plan_;
   data::Loader loader_;
   Validation validation_;
-  std::unique_ptr<comm::Communicator> communicator_;
+  comm::Communicator& communicator_;
   Arenas arenas_;
   std::unique_ptr<Workspace> workspace_;
   std::unique_ptr<StepRunner> runner_;

@@ -120,7 +120,7 @@ TEST_F(CheckpointTest, AnotherWorldsSlicesAreReadByGlobalIndex) {
     } else {
       slices.push_back(slice);
     }
-    records.push_back(writer.write_rank(rank, slices));
+    records.push_back(write_rank(writer.temporary(), rank, slices));
   }
   const fs::path path = writer.commit(info_at(4), parameters_->config(), records, {});
   const Checkpoint opened = Checkpoint::open(path);
@@ -140,7 +140,7 @@ TEST_F(CheckpointTest, SlicesThatLeaveAGapAreABug) {
   std::vector<TensorSlice> slices = slices_of(*parameters_);
   const Tensor& embedding = parameters_->find("model.embed_tokens.weight").value;
   slices[0] = {"model.embed_tokens.weight", {5, 3}, 0, embedding.reshaped({15}).columns(0, 7)};
-  const std::vector<RankRecord> records{writer.write_rank(0, slices)};
+  const std::vector<RankRecord> records{write_rank(writer.temporary(), 0, slices)};
   expect_error(ExitCode::kBug, {"model.embed_tokens.weight"},
                [&] { writer.commit(info_at(4), parameters_->config(), records, {}); });
 }
@@ -148,7 +148,7 @@ TEST_F(CheckpointTest, SlicesThatLeaveAGapAreABug) {
 TEST_F(CheckpointTest, AnAbandonedSaveLeavesNothing) {
   {
     CheckpointWriter writer(folder(), 9);
-    writer.write_rank(0, slices_of(*parameters_));
+    write_rank(writer.temporary(), 0, slices_of(*parameters_));
     EXPECT_EQ(names_in(folder()), std::set<std::string>{"step-00000009.tmp"});
     EXPECT_FALSE(latest_valid(folder()).checkpoint);
   }

@@ -18,7 +18,7 @@ TEST(Slices, OutsideTheirTensorAreABug) {
   const Tensor& norm = parameters->find("model.norm.weight").value;
   for (const int64_t begin : {-1, 1}) {
     const std::vector<TensorSlice> slices = {{"model.norm.weight", {3}, begin, norm}};
-    EXPECT_THROW(writer.write_rank(0, slices), Error) << begin;
+    EXPECT_THROW(write_rank(writer.temporary(), 0, slices), Error) << begin;
   }
 }
 
@@ -32,7 +32,8 @@ TEST(Slices, MayComeInAnyOrderOfRanks) {
   slices[0] = {"model.embed_tokens.weight", {5, 3}, 7, embedding.columns(7, 8)};
   const std::vector<TensorSlice> first = {
       {"model.embed_tokens.weight", {5, 3}, 0, embedding.columns(0, 7)}};
-  const std::vector<RankRecord> records{writer.write_rank(0, slices), writer.write_rank(1, first)};
+  const std::vector<RankRecord> records{write_rank(writer.temporary(), 0, slices),
+                                        write_rank(writer.temporary(), 1, first)};
   const fs::path path =
       writer.commit({4, "seed = 1\n", "{}", "{}", "{}"}, parameters->config(), records, {});
   OwnParameters read;

@@ -36,8 +36,9 @@ TEST(Snapshot, GivesBackEveryFigureOfTheRun) {
   state.offset_phase = 2;
   state.sample_offset = 77;
   state.guard = {2, 41, 1.5, 0.25, 6, 4, 11};
-  const fs::path path = save_snapshot(directory, bench.config, state, *bench.workspace,
-                                      bench.workspace->geometry, "these data", {});
+  const fs::path path =
+      save_snapshot(directory, bench.config, state, *bench.workspace, bench.workspace->geometry,
+                    "these data", {}, bench.communicator);
 
   Bench fresh(config_with(1));
   ASSERT_NE(state_of(*fresh.workspace), state_of(*bench.workspace));
