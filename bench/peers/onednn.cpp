@@ -1,14 +1,15 @@
 // Matrix products by oneDNN, one at a time, for whoever measures them by turns with ours (src/advisor/peers.h).
 //
-// Writes a line with its name, then answers each line "bf16 2048" or "fp32 2048" with the seconds that one product of
-// that dtype, rows = columns = depth, took: weights packed beforehand, result in fp32. The first of a kind is prepared
-// and run once before it is timed.
+// Writes a line with its name, then answers each line "linear bf16 t n k" or "outer fp32 t n k" with the seconds that one
+// product took: y [t, n] = x [t, k] · wᵀ with weights packed beforehand, or dw [n, k] += dyᵀ · x of factors as they lie,
+// either with a result in fp32. A product other than the one before is prepared and run once before it is timed.
 #include <chrono>
 #include <cstring>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -18,27 +19,43 @@ using dnnl::memory;
 
 class Product {
  public:
-  Product(const dnnl::engine& engine, dnnl::stream stream, memory::data_type dtype,
-          memory::dim size)
+  Product(const dnnl::engine& engine, dnnl::stream stream, memory::data_type dtype, bool outer,
+          memory::dim t, memory::dim n, memory::dim k)
       : stream_(std::move(stream)) {
-    const memory::dims dims = {size, size};
-    const memory::desc plain(dims, dtype, memory::format_tag::ab);
-    const memory::desc any(dims, dtype, memory::format_tag::any);
-    const memory::desc result(dims, memory::data_type::f32, memory::format_tag::ab);
+    using tag = memory::format_tag;
+    // The outer product's left factor is dy, read as its transpose; its right one, x, is what is packed otherwise.
+    const memory::desc left(outer ? memory::dims{n, t} : memory::dims{t, k}, dtype,
+                            outer ? tag::ba : tag::ab);
+    const memory::desc right(outer ? memory::dims{t, k} : memory::dims{k, n}, dtype,
+                             outer ? tag::ab : tag::any);
+    const memory::desc result(outer ? memory::dims{n, k} : memory::dims{t, n},
+                              memory::data_type::f32, tag::ab);
+    dnnl::primitive_attr attributes;
+    if (outer) {
+      dnnl::post_ops accumulate;
+      accumulate.append_sum(1.0F);
+      attributes.set_post_ops(accumulate);
+    }
 #if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc description(engine, plain, any, result);
+    const dnnl::matmul::primitive_desc description(engine, left, right, result, attributes);
 #else
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(plain, any, result), engine);
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(left, right, result),
+                                                   attributes, engine);
 #endif
-    x_ = memory(plain, engine);
+    x_ = memory(left, engine);
     w_ = memory(description.weights_desc(), engine);
     y_ = memory(result, engine);
     // The same small numbers everywhere: neither zeros nor subnormals, in either dtype.
-    std::memset(x_.get_data_handle(), 0x3c, plain.get_size());
-    memory w(plain, engine);
-    std::memset(w.get_data_handle(), 0x3c, plain.get_size());
-    dnnl::reorder(w, w_).execute(stream_, w, w_);
-    stream_.wait();
+    std::memset(x_.get_data_handle(), 0x3c, left.get_size());
+    std::memset(y_.get_data_handle(), 0, result.get_size());
+    if (outer) {
+      std::memset(w_.get_data_handle(), 0x3c, w_.get_desc().get_size());
+    } else {
+      memory w(memory::desc({k, n}, dtype, tag::ba), engine);
+      std::memset(w.get_data_handle(), 0x3c, w.get_desc().get_size());
+      dnnl::reorder(w, w_).execute(stream_, w, w_);
+      stream_.wait();
+    }
     product_ = dnnl::matmul(description);
     run();
   }
@@ -66,14 +83,20 @@ int serve() {
             << std::flush;
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const dnnl::stream stream(engine);
-  std::map<std::pair<std::string, long>, std::unique_ptr<Product>> products;
-  std::string dtype;
-  long size = 0;
-  while (std::cin >> dtype >> size) {
-    std::unique_ptr<Product>& product = products[{dtype, size}];
-    if (!product) {
+  std::unique_ptr<Product> product;
+  std::string of;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    if (line != of) {
+      std::istringstream words(line);
+      std::string kind, dtype;
+      memory::dim t = 0, n = 0, k = 0;
+      if (!(words >> kind >> dtype >> t >> n >> k)) throw std::runtime_error("asked for: " + line);
+      product.reset();  // its memory first: the next may be as large
       product = std::make_unique<Product>(
-          engine, stream, dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32, size);
+          engine, stream, dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32,
+          kind == "outer", t, n, k);
+      of = line;
     }
     std::cout << product->seconds() << '\n' << std::flush;
   }

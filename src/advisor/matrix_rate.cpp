@@ -108,7 +108,8 @@ MatrixRates measure_matrix_rates(int64_t size, double seconds, bool peers) {
       products[i].run(ctx);
       samples[i].product.push_back(flops / seconds_since(begin));
       if (!peer) continue;
-      samples[i].peer.push_back(flops / peer->product_seconds(kDTypes[i], size));
+      samples[i].peer.push_back(flops /
+                                peer->product_seconds({kDTypes[i], false, size, size, size}));
       samples[i].over_peer.push_back(samples[i].product.back() / samples[i].peer.back());
       std::this_thread::sleep_for(kPeerRest);
     }

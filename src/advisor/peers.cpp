@@ -75,8 +75,10 @@ void PeerProcess::stop() {
   }
 }
 
-double PeerProcess::product_seconds(DType dtype, int64_t size) {
-  const std::string request = fmt::format("{} {}\n", dtype == DType::kBF16 ? "bf16" : "fp32", size);
+double PeerProcess::product_seconds(const PeerProduct& product) {
+  const std::string request =
+      fmt::format("{} {} {} {} {}\n", product.outer ? "outer" : "linear",
+                  product.dtype == DType::kBF16 ? "bf16" : "fp32", product.t, product.n, product.k);
   const ssize_t sent = send(socket_, request.data(), request.size(), MSG_NOSIGNAL);
   if (sent != static_cast<ssize_t>(request.size())) {
     throw Error(ExitCode::kPeer, fmt::format("{} ended before its time", kProgram));

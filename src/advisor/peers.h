@@ -8,6 +8,14 @@
 
 namespace athanor::advisor {
 
+/// y [t, n] = x [t, k] · wᵀ with w packed beforehand; or, `outer`, dw [n, k] += dyᵀ · x of dy [t, n] and
+/// x [t, k] as they lie. Results in fp32.
+struct PeerProduct {
+  DType dtype = DType::kF32;
+  bool outer = false;
+  int64_t t = 0, n = 0, k = 0;
+};
+
 /// `athanor-bench-peers` beside this program (bench/peers): a process that computes one product when
 /// asked and sleeps otherwise, so that no peer's code or threads are in ours.
 class PeerProcess {
@@ -20,9 +28,8 @@ class PeerProcess {
 
   /// "oneDNN 2.6.3".
   const std::string& name() const { return name_; }
-  /// Seconds of one product size × size × size of `dtype` with an fp32 result, weights packed
-  /// beforehand. Throws kPeer.
-  double product_seconds(DType dtype, int64_t size);
+  /// Seconds that it took once. Throws kPeer.
+  double product_seconds(const PeerProduct& product);
 
  private:
   void stop();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "advisor/matrix_rate.h"
+#include "advisor/product_rates.h"
 #include "base/counted.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -18,13 +19,62 @@ namespace {
 struct Options {
   int64_t size = 2048;
   double seconds = 5;
+  std::vector<std::string> configs;
   bool peers = false;
   bool json = false;
 };
 
 const char* short_name(DType dtype) { return dtype == DType::kBF16 ? "bf16" : "fp32"; }
 
+void run_products(const Options& options) {
+  const advisor::ProductRates result =
+      advisor::measure_product_rates(options.configs, options.seconds, options.peers);
+  const bool peer = !result.peer.empty();
+  if (options.json) {
+    nlohmann::json products = nlohmann::json::array();
+    for (const advisor::ProductRate& p : result.products) {
+      products.push_back({{"config", p.shape.config},
+                          {"layer", p.shape.layer},
+                          {"kind", advisor::name_of(p.shape.kind)},
+                          {"t", p.shape.t},
+                          {"n", p.shape.n},
+                          {"k", p.shape.k},
+                          {"flops", p.flops},
+                          {"share_of_ceiling", p.share}});
+      if (!peer) continue;
+      products.back()["peer_flops"] = p.peer_flops;
+      products.back()["ratio"] = p.over_peer;
+    }
+    nlohmann::json object = {{"kernels", ops::name_of(result.isa)},
+                             {"threads", result.threads},
+                             {"rounds", result.rounds},
+                             {"products", std::move(products)}};
+    if (peer) {
+      object["peers"][result.peer] = {{"geometric_mean", result.geometric_mean},
+                                      {"least", result.least}};
+    }
+    return print_json(object);
+  }
+  print(fmt::format("kernels {}, {}, bf16, medians of {}; w is [n, k]\n", ops::name_of(result.isa),
+                    counted(static_cast<uint64_t>(result.threads), "thread"),
+                    counted(static_cast<uint64_t>(result.rounds), "round")));
+  print(fmt::format("{:<12}{:<18}{:<17}{:>7}{:>8}{:>7}{:>10}{:>12}", "config", "layer", "product",
+                    "t", "n", "k", "GFLOP/s", "of ceiling"));
+  print(peer ? fmt::format("{:>14}{:>8}\n", result.peer, "ratio") : std::string("\n"));
+  for (const advisor::ProductRate& p : result.products) {
+    print(fmt::format("{:<12}{:<18}{:<17}{:>7}{:>8}{:>7}{:>10.1f}{:>10.0f} %", p.shape.config,
+                      p.shape.layer, advisor::name_of(p.shape.kind), p.shape.t, p.shape.n,
+                      p.shape.k, p.flops / 1e9, 100 * p.share));
+    print(peer ? fmt::format("{:>14.1f}{:>8.2f}\n", p.peer_flops / 1e9, p.over_peer)
+               : std::string("\n"));
+  }
+  if (!peer) return;
+  print(fmt::format("ours over {}: {:.2f} in the geometric mean, {:.2f} at least\n", result.peer,
+                    result.geometric_mean, result.least));
+}
+
 void run(const Options& options) {
+  if (!options.configs.empty()) return run_products(options);
   const advisor::MatrixRates result =
       advisor::measure_matrix_rates(options.size, options.seconds, options.peers);
   if (options.json) {
@@ -93,8 +143,12 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = add_verb(*group, "gemm", "Matrix products in bf16 and fp32, interleaved",
                             "bench gemm --seconds 10 --json");
   auto options = std::make_shared<Options>();
+  CLI::Option* configs =
+      verb->add_option("CONFIG", options->configs,
+                       "Training configs: their products in bf16 instead, each shape once");
   add_number(*verb, "--size", options->size, "Rows, columns and depth of the product",
-             {.least = 1, .most = 32768});
+             {.least = 1, .most = 32768})
+      ->excludes(configs);
   add_number(*verb, "--seconds", options->seconds, "About how long to measure",
              {.least = 0, .above = true});
   verb->add_flag("--peers", options->peers,

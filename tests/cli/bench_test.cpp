@@ -172,6 +172,38 @@ TEST(BenchGemm, MeasuresPeersWhereTheyWereBuilt) {
   }
 }
 
+TEST(BenchGemm, MeasuresTheProductsOfConfigs) {
+  const bool built = fs::exists(fs::path(ATHANOR_BINARY).parent_path() / "athanor-bench-peers");
+  std::vector<std::string> arguments{"bench", "gemm", kTiny, kTiny, "--seconds", "0.001"};
+  if (built) arguments.emplace_back("--peers");
+  const json gemm = run_json(arguments);
+  const json& products = gemm.at("products");
+  ASSERT_EQ(products.size(), 15U) << "five layers, three products each, a shape once";
+  double logarithms = 0, least = INFINITY;
+  for (const json& product : products) {
+    for (const char* key : {"t", "n", "k", "flops", "share_of_ceiling"}) {
+      EXPECT_GT(product.at(key).get<double>(), 0) << key;
+    }
+    EXPECT_EQ(product.at("config"), "tiny");
+    if (!built) continue;
+    EXPECT_GT(product.at("peer_flops").get<double>(), 0);
+    logarithms += std::log(product.at("ratio").get<double>());
+    least = std::min(least, product.at("ratio").get<double>());
+  }
+  if (!built) {
+    EXPECT_FALSE(gemm.contains("peers"));
+    return;
+  }
+  const json& peer = gemm.at("peers").begin().value();
+  EXPECT_NEAR(std::log(peer.at("geometric_mean").get<double>()), logarithms / 15, 1e-6);
+  EXPECT_EQ(peer.at("least").get<double>(), least);
+}
+
+TEST(BenchGemm, RefusesConfigsThatItCannotMeasure) {
+  expect_refusal(athanor({"bench", "gemm", "absent.toml"}), 2, "absent.toml");
+  expect_refusal(athanor({"bench", "gemm", kTiny, "--size", "96"}), 2, "--size");
+}
+
 TEST(BenchGemm, HasNoPeersUnlessAsked) {
   const json gemm = run_json({"bench", "gemm", "--size", "96", "--seconds", "0.01"});
   EXPECT_FALSE(gemm.at("bf16").contains("peers"));
