@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "data/documents.h"
 #include "data/token_lines.h"
+#include "data/tokenizer_export.h"
 #include "data/tokenizer_train.h"
 
 namespace athanor::cli {
@@ -60,34 +61,60 @@ void print_description(const nlohmann::json& description, bool json) {
   }
 }
 
+/// Before hours of work: what would be no folder, or would put a second tokenizer into one.
+void refuse_out(const fs::path& out) {
+  std::error_code ignored;
+  const std::string extension = out.extension();
+  if (extension == ".json" || extension == ".model" ||
+      (fs::exists(out, ignored) && !fs::is_directory(out, ignored))) {
+    throw usage_error(out.string() +
+                      ": --out is a folder, in which tokenizer.json will lie: name a folder");
+  }
+  if (data::holds_tokenizer(out)) {
+    throw usage_error(out.string() +
+                      " holds a tokenizer already: remove it or name another folder");
+  }
+}
+
 void add_training(CLI::App& group) {
   struct Options {
     fs::path data, out;
-    std::string kind = "bpe";
+    std::string kind = "byte-level";
+    std::optional<int64_t> max_bytes;
     data::TokenizerTraining training;
     bool json = false;
   };
-  CLI::App* verb = add_verb(group, "train", "Learn a SentencePiece tokenizer from text",
-                            "tokenizer train corpus/ --out tokenizer.model --vocab 8192");
+  CLI::App* verb = add_verb(group, "train", "Learn a tokenizer from text",
+                            "tokenizer train corpus/ --out my-tokenizer --vocab 8192");
   auto options = std::make_shared<Options>();
   verb->add_option("DATA", options->data, "A .txt or .jsonl file, or a folder of them")->required();
-  verb->add_option("--out", options->out, "The model file to write")->required();
-  verb->add_option("--kind", options->kind, "bpe or unigram")
-      ->check(CLI::IsMember({"bpe", "unigram"}))
+  verb->add_option("--out", options->out, "The folder to write tokenizer.json into")->required();
+  verb->add_option(
+          "--kind", options->kind,
+          "byte-level: BPE of bytes; byte-fallback: BPE of characters, rare ones as bytes; "
+          "unigram: SentencePiece's")
+      ->check(CLI::IsMember({"byte-level", "byte-fallback", "unigram"}))
       ->capture_default_str();
   add_number(*verb, "--vocab", options->training.vocab_size, "Number of tokens in all",
              {.least = 1});
-  add_number(*verb, "--max-bytes", options->training.max_bytes,
-             "Sample whole documents where there is more text than this", {.least = 1});
+  verb->add_option("--special", options->training.special,
+                   "A special token of your own, such as <|im_start|>; may be given again")
+      ->allow_extra_args(false);
+  add_number(*verb, "--max-bytes", options->max_bytes,
+             "Sample whole documents where there is more text than this [unigram: 256 MB, else: no "
+             "limit]",
+             {.least = 1});
   add_number(*verb, "--seed", options->training.seed, "Of that sample");
   add_json_flag(*verb, options->json);
   verb->callback([options] {
-    options->training.kind =
-        options->kind == "bpe" ? data::TokenizerKind::kBpe : data::TokenizerKind::kUnigram;
+    refuse_out(options->out);
+    options->training.kind = data::trained_kind(options->kind);
+    options->training.max_bytes = options->max_bytes;
     const data::DocumentFiles files(options->data);
     files.warn_ignored();
-    const auto tokenizer =
-        data::train_sentencepiece(*files.read(), options->training, options->out);
+    const auto tokenizer = data::train_tokenizer(*files.read(), options->training, Threads());
+    make_directories(options->out);
+    data::export_tokenizer(*tokenizer, options->out);
     print_description(description_of(*tokenizer), options->json);
   });
 }

@@ -5,11 +5,13 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "data/hf/space_mark.h"
+
 namespace athanor::data {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr const char* kSpaceMark = "\xE2\x96\x81";
+using hf::kSpaceMark;
 
 Json added_token(int32_t id, const Piece& piece, bool special) {
   return {{"id", id},        {"content", piece.text}, {"single_word", false}, {"lstrip", false},

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/checksum.h"
+#include "data/hf/space_mark.h"
 #include "data/sentencepiece_files.h"
 #include "data/sentencepiece_model.h"
 #include "data/utf8.h"
@@ -15,7 +16,8 @@
 namespace athanor::data {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // "▁" U+2581
+using hf::kSpaceMark;
+
 constexpr size_t kLongestCachedUnit = 64;
 constexpr size_t kMostCachedUnits = 1 << 16;
 

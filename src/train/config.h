@@ -18,7 +18,8 @@ namespace athanor::train {
 /// A config integer that says "auto" until it is resolved.
 constexpr int64_t kAuto = 0;
 
-enum class TokenizerKind : uint8_t { kBytes, kUnigram, kBpe, kFile };
+/// The three in the middle are trained, in the order of data::TrainedKind.
+enum class TokenizerKind : uint8_t { kBytes, kByteLevel, kByteFallback, kUnigram, kFile };
 /// What enters matrix products (DESIGN §2, Numbers).
 enum class NumberFormat : uint8_t { kBf16, kFp32 };
 enum class OnDivergence : uint8_t { kStop, kRollback };
@@ -39,8 +40,8 @@ struct ModelSection {
 };
 
 struct TokenizerSection {
-  TokenizerKind kind = TokenizerKind::kUnigram;
-  int64_t vocab = 8192;  ///< unigram and bpe
+  TokenizerKind kind = TokenizerKind::kByteLevel;
+  int64_t vocab = 8192;  ///< of one that is trained
   std::string path;      ///< file
 };
 

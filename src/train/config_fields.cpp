@@ -145,7 +145,8 @@ std::vector<Field> fields_of(Config& c) {
   model_fields(t, c.model);
 
   t.section("tokenizer");
-  t.choice("kind", c.tokenizer.kind, {"bytes", "unigram", "bpe", "file"});
+  t.choice("kind", c.tokenizer.kind, {"bytes", "byte-level", "byte-fallback", "unigram", "file"})
+      .former = {"bpe", "byte-level"};
   t.integer("vocab", c.tokenizer.vocab, 1, kSizes);
   t.text("path", c.tokenizer.path).on_resume = OnResume::kFollow;
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Field {
   bool required = false;
   bool automatic = false;  ///< "auto" is accepted and stands for kAuto
   OnResume on_resume = OnResume::kFixed;
+  std::pair<std::string_view, std::string_view>
+      former;  ///< a choice's name in older files, and now
 };
 
 /// All keys of `config`, in the order of the written file; lists (phases, their sources, the ramp)

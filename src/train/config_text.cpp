@@ -212,7 +212,8 @@ struct Assign {
     }
   }
   void operator()(const Choice& into) const {
-    const auto value = node.value_exact<std::string>();
+    auto value = node.value_exact<std::string>();
+    if (value && !value->empty() && *value == field.former.first) value = field.former.second;
     std::string names;
     for (size_t i = 0; i < into.names.size(); ++i) {
       if (value && *value == into.names[i]) {

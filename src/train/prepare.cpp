@@ -73,8 +73,22 @@ TextSource split_text(const Config& config, size_t number, const std::string& pa
   return {number, std::move(files), std::move(held_out)};
 }
 
-data::TokenizerKind sentencepiece_kind(TokenizerKind kind) {
-  return kind == TokenizerKind::kBpe ? data::TokenizerKind::kBpe : data::TokenizerKind::kUnigram;
+/// What kind a tokenizer has that is trained as the config says.
+data::TokenizerKind loaded_kind(TokenizerKind kind) {
+  return kind == TokenizerKind::kUnigram ? data::TokenizerKind::kUnigram
+                                         : data::TokenizerKind::kBpe;
+}
+
+/// The `tokenizer.kind` that goes with a pack's tokenizer.
+const char* fitting_kind(data::TokenizerKind kind) {
+  switch (kind) {
+    case data::TokenizerKind::kBytes:
+      return "bytes";
+    case data::TokenizerKind::kUnigram:
+      return "unigram";
+    default:
+      return "byte-level";
+  }
 }
 
 /// The tokenizer that does not have to be trained: the run's own, that of the model it starts from, raw bytes, a file, or
@@ -99,26 +113,25 @@ std::shared_ptr<const data::Tokenizer> existing_tokenizer(const Config& config,
   }
   if (packs.empty()) return nullptr;
   std::shared_ptr<const data::Tokenizer> tokenizer = data::load_tokenizer(packs.front());
-  if (tokenizer->kind() != sentencepiece_kind(config.tokenizer.kind)) {
-    throw data_error(
-        fmt::format("{} was packed with a {} tokenizer, the config's tokenizer.kind is another: "
-                    "make them equal",
-                    packs.front(), data::name_of(tokenizer->kind())));
+  if (tokenizer->kind() != loaded_kind(config.tokenizer.kind)) {
+    throw data_error(fmt::format(
+        "{} was packed with a {} tokenizer, the config's tokenizer.kind is another: "
+        "set it to \"{}\"",
+        packs.front(), data::name_of(tokenizer->kind()), fitting_kind(tokenizer->kind())));
   }
   return tokenizer;
 }
 
 std::shared_ptr<const data::Tokenizer> train_tokenizer(const Config& config,
-                                                       const RunDirectory& directory,
-                                                       std::span<const TextSource> sources) {
+                                                       std::span<const TextSource> sources,
+                                                       const Threads& threads) {
   log::note(fmt::format("training a tokenizer of {} pieces", config.tokenizer.vocab));
   data::TokenizerTraining training;
-  training.kind = sentencepiece_kind(config.tokenizer.kind);
+  training.kind = static_cast<data::TrainedKind>(static_cast<int>(config.tokenizer.kind) -
+                                                 static_cast<int>(TokenizerKind::kByteLevel));
   training.vocab_size = static_cast<int32_t>(config.tokenizer.vocab);
   training.seed = static_cast<uint64_t>(config.seed);
-  make_directories(directory.tokenizer());
-  const auto text = documents(sources, false);
-  return data::train_sentencepiece(*text, training, directory.tokenizer() / "tokenizer.model");
+  return data::train_tokenizer(*documents(sources, false), training, threads);
 }
 
 void pack_text(const Config& config, RunDirectory& directory,
@@ -195,7 +208,7 @@ PreparedData prepare_data(const Config& config, RunDirectory& directory, bool ch
   PreparedData prepared_data;
   prepared_data.tokenizer = existing_tokenizer(config, directory, packs);
   if (!prepared_data.tokenizer) {
-    prepared_data.tokenizer = train_tokenizer(config, directory, text);
+    prepared_data.tokenizer = train_tokenizer(config, text, threads);
     stop();
   }
   const data::Tokenizer& tokenizer = *prepared_data.tokenizer;

@@ -69,13 +69,15 @@ TEST(TokenizerVerb, TrainsEncodesAndDecodesWithoutLoss) {
   const std::vector<std::string> texts = {"The lazy fox", "", " two  spaces ",
                                           "naïve 日本 🙂\n\ttab", "\"quotes\" and \\ backslash"};
   const std::string data = folder.write("texts.jsonl", jsonl(texts));
-  for (const char* kind : {"bpe", "unigram"}) {
-    const std::string model = folder / (std::string(kind) + ".any-name");
+  for (const std::string kind : {"byte-level", "byte-fallback", "unigram"}) {
+    const std::string model = folder / ("deep/" + kind);
     const Outcome trained = athanor(
         {"tokenizer", "train", corpus, "--out", model, "--kind", kind, "--vocab", "320", "--json"});
     ASSERT_EQ(trained.code, 0) << trained.err;
     const json description = json::parse(trained.out);
-    EXPECT_EQ(description.at("kind"), kind);
+    EXPECT_EQ(description.at("kind"), kind == "unigram" ? "unigram" : "bpe");
+    EXPECT_TRUE(fs::exists(fs::path(model) / "tokenizer.json"));
+    EXPECT_TRUE(fs::exists(fs::path(model) / "tokenizer_config.json"));
     const auto inspected = json::parse(athanor({"tokenizer", "inspect", model, "--json"}).out);
     EXPECT_EQ(inspected, description);
     const int64_t vocab = description.at("vocab_size");
@@ -89,9 +91,12 @@ TEST(TokenizerVerb, TrainsEncodesAndDecodesWithoutLoss) {
     ASSERT_EQ(ids.size(), texts.size());
     ASSERT_EQ(special.size(), texts.size());
     for (size_t i = 0; i < texts.size(); ++i) {
-      std::vector<int64_t> expected = {description.at("bos")};
+      // A tokenizer.json without a template adds nothing, here as in Hugging Face's library.
+      const bool ends = kind == "unigram";
+      std::vector<int64_t> expected;
+      if (ends) expected.push_back(description.at("bos"));
       for (const json& id : ids[i].at("ids")) expected.push_back(id);
-      expected.push_back(description.at("eos"));
+      if (ends) expected.push_back(description.at("eos"));
       EXPECT_EQ(special[i].at("ids").get<std::vector<int64_t>>(), expected);
       for (const json& id : ids[i].at("ids")) EXPECT_LT(id.get<int64_t>(), vocab);
     }
@@ -102,6 +107,50 @@ TEST(TokenizerVerb, TrainsEncodesAndDecodesWithoutLoss) {
     ASSERT_EQ(decoded.code, 0) << decoded.err;
     EXPECT_EQ(decoded.out, jsonl(texts));
   }
+}
+
+TEST(TokenizerVerb, TrainingHasSpecialTokensAndADefaultKind) {
+  const ScratchFolder folder;
+  const std::string corpus = folder.write("corpus.txt", english());
+  const std::string model = folder / "t";
+  const Outcome trained =
+      athanor({"tokenizer", "train", corpus, "--out", model, "--vocab", "300", "--special",
+               "<|im_start|>", "--special", "<|im_end|>", "--json"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(json::parse(trained.out).at("vocab_size"), 300);
+  const json shown = json::parse(
+      athanor({"tokenizer", "inspect", model, "--text", "<|im_start|>a<|im_end|>", "--json"}).out);
+  EXPECT_EQ(shown.at("ids").front(), 3);
+  EXPECT_EQ(shown.at("ids").back(), 4);
+  EXPECT_NE(shown.at("pre_tokenizer").get<std::string>().find("ByteLevel"), std::string::npos);
+  // More than the text supports: a smaller one, said aloud.
+  const Outcome large =
+      athanor({"tokenizer", "train", corpus, "--out", folder / "large", "--vocab", "5000"});
+  EXPECT_EQ(large.code, 0);
+  EXPECT_NE(large.err.find(" only, not 5000"), std::string::npos) << large.err;
+}
+
+TEST(TokenizerVerb, TrainingIsRefusedBeforeItBegins) {
+  const ScratchFolder folder;
+  const std::string corpus = folder.write("corpus.txt", english());
+  const auto train = [&](const fs::path& out, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"tokenizer", "train", corpus, "--out", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return athanor(arguments);
+  };
+  const fs::path out = folder / "t";
+  expect_refusal(train(out, {"--vocab", "100"}), 2, "a vocabulary of 100 cannot be trained");
+  expect_refusal(train(out, {"--special", "<|pad|>"}), 2, "'<|pad|>' is there already");
+  expect_refusal(train(out, {"--kind", "unigram", "--special", "<|x|>"}), 2, "unigram");
+  EXPECT_EQ(train(out, {"--kind", "wordpiece"}).code, 2);
+  expect_refusal(train(folder / "tokenizer.json", {}), 2, "name a folder");
+  expect_refusal(train(folder.write("file", "x"), {}), 2, "name a folder");
+  expect_refusal(
+      athanor({"tokenizer", "train", folder.write("none.txt", "").string(), "--out", out.string()}),
+      3, "no text");
+  EXPECT_FALSE(fs::exists(out));
+  ASSERT_EQ(train(out, {"--vocab", "300"}).code, 0);
+  expect_refusal(train(out, {"--vocab", "300"}), 2, "holds a tokenizer already");
 }
 
 TEST(TokenizerVerb, BytesOfAModelFolder) {

@@ -3,9 +3,9 @@
 
 #include "data/documents.h"
 #include "data/hf/tokenizer.h"
+#include "data/sentencepiece_train.h"
 #include "data/text_settings.h"
 #include "data/tokenizer_export.h"
-#include "data/tokenizer_train.h"
 #include "data/utf8.h"
 #include "hf_files.h"
 #include "testing.h"
@@ -216,11 +216,10 @@ TEST(HfTokenizer, UnknownCharactersAreFusedOrDropped) {
 }
 
 TEST(HfTokenizer, ReadsWhatIsWrittenForASentencePieceModel) {
-  const TemporaryFolder folder;
   const std::vector<std::string> texts = sample_corpus(200, 1);
   const auto documents = read_texts(texts);
-  const auto bpe = train_sentencepiece(*documents, {.kind = TokenizerKind::kBpe, .vocab_size = 700},
-                                       folder / "t");
+  const auto bpe =
+      train_sentencepiece(*documents, {.kind = TokenizerKind::kBpe, .vocab_size = 700});
   const auto files = bpe->files();
   ASSERT_EQ(files[1].first, "tokenizer.json");
   const auto tokenizer = make_hf_tokenizer({files[1], files[2]}, "t.json");

@@ -98,8 +98,7 @@ TEST(Perplexity, CountsTextThatIsReadInPortions) {
   for (int i = 0; i < 60; ++i) words += i % 3 == 0 ? "tremendousness. " : "interplanetary. ";
   const std::vector<std::string> sample(20, words);
   const auto documents = data::read_texts(sample);
-  const auto tokenizer = data::train_sentencepiece(
-      *documents, {.kind = data::TokenizerKind::kBpe, .vocab_size = 400}, folder / "bpe.model");
+  const auto tokenizer = data::train_tokenizer(*documents, {.vocab_size = 400}, Threads(1));
   model::ModelConfig config = test::text_config();
   config.vocab = tokenizer->vocab_size();
   config.bos = tokenizer->special().bos;

@@ -53,6 +53,13 @@ TEST(Config, ReadsWhatTheFileSays) {
   EXPECT_EQ(config.optimizer.kind, optim::OptimizerKind::kMuon);
 }
 
+TEST(Config, TheKindOfTokenizerThatOlderFilesName) {
+  EXPECT_EQ(parsed(with("kind = \"bytes\"", "kind = \"bpe\"")).tokenizer.kind,
+            TokenizerKind::kByteLevel);
+  EXPECT_EQ(parsed(with("kind = \"bytes\"\n", "")).tokenizer.kind, TokenizerKind::kByteLevel);
+  expect_refused(small_config(), {"\"byte-fallback\", \"unigram\""}, {"tokenizer.kind=bpes"});
+}
+
 TEST(Config, WritesTomlThatReadsBackAsItself) {
   std::string text = small_config() + R"(
 [[batch.ramp]]

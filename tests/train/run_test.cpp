@@ -167,7 +167,7 @@ TEST(Run, TheHeldOutSeedChoosesTheDocuments) {
 
 TEST(Run, HeldOutDocumentsAreNeitherTrainedOnNorSeenByTheTokenizer) {
   const Lab lab;
-  TrainOptions options = lab.options("run", {"tokenizer.kind=unigram", "tokenizer.vocab=290"});
+  TrainOptions options = lab.options("run", {"tokenizer.kind=byte-level", "tokenizer.vocab=290"});
   options.steps = 1;
   train(options);
   std::vector<std::string> held_out, trained;
@@ -181,9 +181,7 @@ TEST(Run, HeldOutDocumentsAreNeitherTrainedOnNorSeenByTheTokenizer) {
     }
   }
   const auto rest = data::read_texts(trained);
-  const auto tokenizer = data::train_sentencepiece(
-      *rest, {.kind = data::TokenizerKind::kUnigram, .vocab_size = 290, .seed = 3},
-      lab.folder / "tokenizer.model");
+  const auto tokenizer = data::train_tokenizer(*rest, {.vocab_size = 290}, Threads(1));
   EXPECT_EQ(data::load_tokenizer(lab.out("run") / "tokenizer")->identity(), tokenizer->identity());
   const auto stream = data::open_pack(lab.out("run") / "shards");
   EXPECT_EQ(stream->documents(), trained.size());
@@ -359,9 +357,27 @@ TEST(Run, GoesOnWithItsDataWhenNoneIsNamed) {
   EXPECT_EQ(read_config(lab.out("second") / "config.toml", {}).data.path, data);
 }
 
-TEST(Run, ATrainedTokenizerGoesIntoShardsCheckpointsAndModel) {
+TEST(Run, AnOlderRunGoesOnWithItsSentencePieceTokenizer) {
   const Lab lab;
   TrainOptions options = lab.options("run", {"tokenizer.kind=unigram", "tokenizer.vocab=290"});
+  options.steps = 2;
+  train(options);
+  const std::string identity = data::load_tokenizer(lab.out("run") / "tokenizer")->identity();
+  // As a version wrote it that trained SentencePiece's BPE under that name.
+  std::string config = read(lab.out("run") / "config.toml");
+  const size_t at = config.find("\"unigram\"");
+  ASSERT_NE(at, std::string::npos);
+  write(lab.out("run") / "config.toml", config.replace(at, 9, "\"bpe\""));
+  options = lab.options("run", {"tokenizer.kind=bpe", "tokenizer.vocab=290"});
+  const TrainReport report = train(options);
+  EXPECT_EQ(report.step, 12);
+  EXPECT_EQ(data::load_tokenizer(report.model)->identity(), identity);
+  EXPECT_EQ(data::load_tokenizer(report.model)->kind(), data::TokenizerKind::kUnigram);
+}
+
+TEST(Run, ATrainedTokenizerGoesIntoShardsCheckpointsAndModel) {
+  const Lab lab;
+  TrainOptions options = lab.options("run", {"tokenizer.kind=byte-level", "tokenizer.vocab=290"});
   options.steps = 3;
   const TrainReport report = train(options);
   const std::string identity = data::load_tokenizer(report.directory / "tokenizer")->identity();

@@ -16,6 +16,9 @@ enum class KnownPattern : uint8_t { kGpt2, kCl100kOneDigit, kCl100kThreeDigits, 
 /// GPT-2's own, which a ByteLevel pre-tokenizer uses by itself.
 extern const char* const kGpt2Regex;
 
+/// That of cl100k with up to three digits, as Llama 3 spells it: what our own tokenizers use.
+extern const char* const kLlama3Regex;
+
 /// The known pattern that a regular expression is, in one of the spellings that occur.
 std::optional<KnownPattern> known_pattern(std::string_view regex);
 
