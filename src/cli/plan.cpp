@@ -31,15 +31,19 @@ void add_plan(CLI::App& app) {
   struct Options {
     std::string config;
     std::vector<std::string> overrides;
+    int64_t ranks = 1;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
   memory->add_option("CONFIG", options->config, "TOML file that describes the run")->required();
   memory->add_option("--set", options->overrides, "Override a key of the config: section.key=value")
       ->take_all();
+  add_number(*memory, "--ranks", options->ranks, "For each of so many ranks",
+             {.least = 1, .most = 65536});
   add_json_flag(*memory, options->json);
   memory->callback([options] {
-    const train::MemoryPlan plan = train::plan_memory_of(options->config, options->overrides);
+    const train::MemoryPlan plan = train::plan_memory_of(options->config, options->overrides,
+                                                         static_cast<int>(options->ranks));
     if (options->json) {
       print_json(to_json(plan));
     } else {

@@ -36,6 +36,15 @@ struct CommunicatorOptions {
   std::shared_ptr<Pulse> pulse;
 };
 
+/// What one rank takes for the parts of sums that arrive.
+struct Staging {
+  size_t part_bytes;  ///< the largest part
+  int sources;        ///< parts of one sum
+  size_t bytes;       ///< in all
+};
+/// For the options' part_bytes, which is less where many send to one.
+Staging staging_of(int ranks, int node_ranks, size_t part_bytes);
+
 /// What a rank has moved since the start.
 struct Traffic {
   uint64_t bytes_sent = 0;

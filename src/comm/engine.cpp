@@ -31,6 +31,14 @@ double seconds_since(Clock::time_point begin) {
 
 }  // namespace
 
+Staging staging_of(int ranks, int node_ranks, size_t part_bytes) {
+  const int sources = std::max(1, most_sources(ranks, node_ranks));
+  const auto parts = static_cast<size_t>(sources * kSlots);
+  size_t largest = std::min({part_bytes, kMostStaging / parts, Transport::kMostBytes});
+  largest = std::max(largest / kPartGrain * kPartGrain, kPartGrain);
+  return {largest, sources, largest * parts};
+}
+
 Engine::Engine(const std::function<std::unique_ptr<Transport>()>& connect,
                CommunicatorOptions options)
     : options_(std::move(options)) {
@@ -59,11 +67,10 @@ void Engine::arrange(int node_ranks) {
   const bool even = node_ranks > 0 && std::has_single_bit(static_cast<unsigned>(node_ranks)) &&
                     size % node_ranks == 0;
   options_.node_ranks = even ? node_ranks : 1;
-  sources_ = std::max(1, most_sources(size, options_.node_ranks));
-  const auto parts = static_cast<size_t>(sources_ * kSlots);
-  largest_part_ = std::min({options_.part_bytes, kMostStaging / parts, Transport::kMostBytes});
-  largest_part_ = std::max(largest_part_ / kPartGrain * kPartGrain, kPartGrain);
-  staging_.resize(largest_part_ * parts);
+  const Staging staging = staging_of(size, options_.node_ranks, options_.part_bytes);
+  sources_ = staging.sources;
+  largest_part_ = staging.part_bytes;
+  staging_.resize(staging.bytes);
   slot_taken_.assign(kSlots, false);
 }
 

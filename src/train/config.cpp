@@ -210,6 +210,11 @@ optim::OptimizerConfig optimizer_config(const Config& config) {
   return out;
 }
 
+size_t part_bytes(const Config& config) {
+  return config.comm.bucket_bytes == kAuto ? comm::CommunicatorOptions().part_bytes
+                                           : static_cast<size_t>(config.comm.bucket_bytes);
+}
+
 int64_t longest_sequence(const Config& config) {
   int64_t longest = 0;
   for (const Phase& phase : config.phases) longest = std::max(longest, phase.sequence);

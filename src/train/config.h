@@ -181,6 +181,8 @@ ops::Precision precision_of(const Config& config);
 std::vector<bool> recompute_flags(const Config& config);
 optim::OptimizerConfig optimizer_config(const Config& config);
 
+/// comm.bucket_bytes, resolved.
+size_t part_bytes(const Config& config);
 /// The longest sequence of all phases.
 int64_t longest_sequence(const Config& config);
 /// Numbers of sequences that a step can have: batch.sequences and the ramp's.

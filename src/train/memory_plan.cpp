@@ -57,6 +57,10 @@ MemoryPlan plan_memory(const Config& config, const Threads& threads, Place place
   for (const Arena* arena : arenas.all()) {
     plan.arenas.push_back({arena->name(), holds(*arena, arenas, workspace, config), arena->peak()});
   }
+  if (place.ranks > 1) {
+    plan.arenas.push_back({"exchange", "parts of sums that arrive from other ranks",
+                           comm::staging_of(place.ranks, 1, part_bytes(config)).bytes});
+  }
   return plan;
 }
 

@@ -21,7 +21,8 @@ namespace athanor::train {
 namespace {
 
 /// The ranks of this launch: as many as mpirun or srun started, or this process alone.
-std::unique_ptr<comm::Communicator> join_world(const CommSection& wanted) {
+std::unique_ptr<comm::Communicator> join_world(const Config& config) {
+  const CommSection& wanted = config.comm;
   comm::Worker& worker = comm::Worker::self();
   const comm::Launch& launch = worker.launch();
   if (!launch.many()) return std::make_unique<comm::Communicator>();
@@ -29,7 +30,7 @@ std::unique_ptr<comm::Communicator> join_world(const CommSection& wanted) {
   options.node_ranks = wanted.hierarchy ? 0 : 1;
   options.order = wanted.order;
   options.patience_seconds = wanted.patience;
-  if (wanted.bucket_bytes != kAuto) options.part_bytes = static_cast<size_t>(wanted.bucket_bytes);
+  options.part_bytes = part_bytes(config);
   options.pulse = std::shared_ptr<comm::Pulse>(&worker.pulse(), [](comm::Pulse*) {});
   auto world = std::make_unique<comm::Communicator>(
       [launch] { return comm::load_transport(launch); }, options);
@@ -148,9 +149,9 @@ std::unique_ptr<Trainer> start_training(Starting& s) {
 void require_same_start(comm::Communicator& world, const TrainOptions& options,
                         const Config& wanted) {
   Arena none("none");
-  comm::require_alike(world, "program", options.program);
   comm::require_alike(world, "kernels",
                       std::string(ops::name_of(ops::Context(Threads(1), none).isa())));
+  comm::require_alike(world, "program", options.program);
   comm::require_alike(world, "config", to_toml(wanted));
 }
 
@@ -160,7 +161,7 @@ TrainReport train(const TrainOptions& options) {
   const Config wanted =
       wanted_config(options);  // a fault in it is found before the folder is touched
   const StopSignals signals;
-  const std::unique_ptr<comm::Communicator> world = join_world(wanted.comm);
+  const std::unique_ptr<comm::Communicator> world = join_world(wanted);
   require_same_start(*world, options, wanted);
   std::optional<RunDirectory> directory;
   comm::agree(*world, [&] {
@@ -273,10 +274,11 @@ std::string describe_training(const TrainOptions& options) {
   return text + to_text(plan_memory(config, Threads(), Place{}));
 }
 
-MemoryPlan plan_memory_of(const fs::path& path, const std::vector<std::string>& overrides) {
+MemoryPlan plan_memory_of(const fs::path& path, const std::vector<std::string>& overrides,
+                          int ranks) {
   Config config = read_config(path, overrides);
   resolve_vocab(config, expected_vocab(config));
-  return plan_memory(config, Threads(), Place{});
+  return plan_memory(config, Threads(), Place{0, ranks});
 }
 
 }  // namespace athanor::train

@@ -41,7 +41,8 @@ std::string describe_training(const TrainOptions& options);
 /// What was made and what to type next.
 std::string to_text(const TrainReport& report);
 
-/// The memory plan of a config, as `train` would take on this machine.
-MemoryPlan plan_memory_of(const fs::path& config, const std::vector<std::string>& overrides);
+/// The memory plan of a config, as `train` would take on each of `ranks` ranks of machines like this one.
+MemoryPlan plan_memory_of(const fs::path& config, const std::vector<std::string>& overrides,
+                          int ranks);
 
 }  // namespace athanor::train

@@ -57,7 +57,8 @@ Trainer::Trainer(Config config, RunDirectory& directory, PreparedData data,
       validation_(config_, *data_.tokenizer, data_.held_out),
       communicator_(communicator),
       side_files_(tokenizer_files(*data_.tokenizer, config_)),
-      guard_(config_.faults) {
+      guard_(config_.faults),
+      watch_(communicator, config_.comm.hash_interval) {
   const Threads threads;
   reserve(plan_memory(config_, threads, place()), arenas_);
   workspace_ = std::make_unique<Workspace>(config_, place(), arenas_);
@@ -173,22 +174,6 @@ void Trainer::keep_budget(double step_seconds) {
                     {"steps", plan_.steps()}});
 }
 
-Error Trainer::common(const Error& error) const {
-  return directory_.leads() ? error : Error(error.code(), "");
-}
-
-double Trainer::leaders(double seconds) {
-  if (communicator_.rank() != 0) seconds = 0;
-  communicator_.all_reduce_sum(Tensor::of(&seconds, {1}));
-  return seconds;
-}
-
-bool Trainer::stop_requested() {
-  int64_t requested = signals_.requested() ? 1 : 0;
-  communicator_.all_reduce_sum(Tensor::of(&requested, {1}));
-  return requested > 0;
-}
-
 int64_t Trainer::target(std::optional<int64_t> stop) const {
   return stop ? std::min(*stop, plan_.steps()) : plan_.steps();
 }
@@ -204,6 +189,7 @@ void Trainer::resume(const checkpoint::Checkpoint& checkpoint) {
   state_ = load_snapshot(checkpoint, *workspace_, data_.identity);
   guard_.restore(state_.guard);
   saved_step_ = state_.step;
+  watch_.begin_at(state_.step);
 }
 
 StepMetrics Trainer::train_step(const StepPlan& plan) {
@@ -346,6 +332,7 @@ void Trainer::run(std::optional<int64_t> stop) {
             "step skipped", state_.step,
             {{"loss", metrics.result.loss}, {"grad_norm", metrics.result.gradient_norm}});
       }
+      if (!ranks_agree()) continue;
       const std::string diverged =
           guard_.observe(plan.phase, metrics.result.loss, metrics.result.applied);
       metrics.skipped_steps = guard_.state().skipped;

@@ -16,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/phases.h"
 #include "train/prepare.h"
+#include "train/rank_watch.h"
 #include "train/run_directory.h"
 #include "train/signals.h"
 #include "train/snapshot.h"
@@ -75,6 +76,8 @@ class Trainer {
   /// Saves; a failure is an event when there will be another chance, else it is thrown.
   void save(bool last);
   void roll_back(const std::string& reason);
+  /// Compares the ranks where that is due; false when the run went back to replay what differs.
+  bool ranks_agree();
   std::string standing() const;
   model::ModelConfig model_with(double theta) const;
 
@@ -93,6 +96,7 @@ class Trainer {
   std::optional<TensorBoardWriter> tensorboard_;
   std::vector<checkpoint::SideFile> side_files_;
   DivergenceGuard guard_;
+  RankWatch watch_;
   RunState state_;
   double ceiling_flops_ = 0;
   std::optional<Stopwatch> budget_clock_;  ///< while this process keeps a time budget

@@ -166,7 +166,7 @@ int play(const Play& play) {
   const std::unique_ptr<Communicator> communicator =
       worker.launch().many()
           ? std::make_unique<Communicator>(
-                load, CommunicatorOptions{.on_wait = [&](int rank) { pulse.waiting(rank); }})
+                load, CommunicatorOptions{.pulse = std::shared_ptr<Pulse>(&pulse, [](Pulse*) {})})
           : std::make_unique<Communicator>();
   worker.meet(*communicator);
   if (play.limit > 0) worker.set_silence_limit(play.limit);
