@@ -14,8 +14,6 @@
 namespace athanor::data {
 namespace {
 
-using std::string_literals::operator""s;
-
 std::unique_ptr<Tokenizer> learn(const std::vector<std::string>& texts, const BpeTraining& options,
                                  int threads = 2) {
   const auto documents = read_texts(texts);

@@ -8,7 +8,6 @@
 namespace athanor::data {
 namespace {
 
-using std::string_literals::operator""s;
 using Counted = std::map<std::string, uint64_t>;
 
 Counted counted(const std::vector<std::string>& texts, const WordCounting& options = {},
