@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/random.h"
+#include "ops/random.h"
 
 namespace athanor::model {
 namespace {
@@ -18,25 +18,11 @@ bool starts_at_one(std::string_view name) {
 }
 
 template <class Real>
-void draw(ops::Context& ctx, const Parameter& p, double deviation, uint64_t seed) {
-  // Each block of elements has its own stream, so the values do not depend on who draws them.
-  constexpr int64_t kBlock = 4096;
-  const int64_t n = p.value.numel();
-  Real* values = p.value.as<Real>();
-  ctx.threads().run((n + kBlock - 1) / kBlock, [&](int64_t block, int) {
-    RandomStream random(seed, stream_of(p.spec.name.c_str(), static_cast<uint64_t>(block)));
-    for (int64_t i = block * kBlock; i < std::min(n, (block + 1) * kBlock); ++i) {
-      values[i] = static_cast<Real>(deviation * random.normal());
-    }
-  });
-}
-
-template <class Real>
 void initialise_as(ops::Context& ctx, std::span<Parameter> parameters, const Tensor& biases,
                    double deviation, uint64_t seed) {
   for (const Parameter& p : parameters) {
     if (p.spec.kind != ParameterKind::kVector) {
-      draw<Real>(ctx, p, deviation, seed);
+      ops::fill_normal(ctx, p.value, deviation, seed, p.spec.name.c_str());
     } else {
       std::fill_n(p.value.as<Real>(), p.value.numel(),
                   starts_at_one(p.spec.name) ? Real{1} : Real{0});
