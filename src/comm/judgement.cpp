@@ -29,8 +29,9 @@ int grade(const Fault& fault) {
       return fault.number == SIGABRT || fault.number == SIGPIPE ? 1 : 0;  // how a library gives up
     case Fault::Kind::kCode:
       return fault.number == static_cast<int>(ExitCode::kPeer) ? 2 : in_order(fault.number) ? 3 : 1;
-    case Fault::Kind::kUnreachable:
     case Fault::Kind::kStuck:
+      return 1;
+    case Fault::Kind::kUnreachable:
       return 2;
     default:
       return 0;

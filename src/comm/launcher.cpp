@@ -91,6 +91,16 @@ int tasks_of_node(const char* text, int node) {
   return 1;
 }
 
+/// PMI-1, the wire protocol between hydra and its processes: a line of key=value pairs, answered by one.
+void tell_hydra(const Launch& launch, std::string_view line) {
+  const char* variable = std::getenv("PMI_FD");
+  if (launch.launcher != Launcher::kHydra || variable == nullptr) return;
+  const int fd = std::atoi(variable);
+  if (send(fd, line.data(), line.size(), MSG_NOSIGNAL) < 0) return;
+  pollfd answered{fd, POLLIN, 0};
+  poll(&answered, 1, 500);
+}
+
 }  // namespace
 
 std::string name_of(Launcher launcher) {
@@ -158,15 +168,10 @@ Launch find_launch() {
   return find_launch([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-void take_leave(const Launch& launch) {
-  const char* variable = std::getenv("PMI_FD");
-  if (launch.launcher != Launcher::kHydra || variable == nullptr) return;
-  const int fd = std::atoi(variable);
-  // PMI-1, the wire protocol of "Process Management Interface", MPICH: a line of key=value pairs, answered by one.
-  constexpr std::string_view kFinalize = "cmd=finalize\n";
-  if (send(fd, kFinalize.data(), kFinalize.size(), MSG_NOSIGNAL) < 0) return;
-  pollfd answered{fd, POLLIN, 0};
-  poll(&answered, 1, 500);
+void take_leave(const Launch& launch) { tell_hydra(launch, "cmd=finalize\n"); }
+
+void give_up(const Launch& launch, int code) {
+  tell_hydra(launch, fmt::format("cmd=abort exitcode={}\n", code));
 }
 
 void require_same_world(const Launch& launch, const std::string& library, int rank, int size) {

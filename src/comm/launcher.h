@@ -38,6 +38,8 @@ std::string name_of(Launcher launcher);
 /// Tells hydra that this process, whose MPI never ended in order, ends on purpose: otherwise hydra kills the others as soon as
 /// this one is gone, and makes of their exit codes what it likes. Nothing for other launchers.
 void take_leave(const Launch& launch);
+/// Asks hydra to end all ranks: they may wait in MPI's start for this one, which will not come. Nothing for other launchers.
+void give_up(const Launch& launch, int code);
 
 /// Refuses (kUsage) an MPI that sees another world than the launcher's: each of its ranks would be a world of its own.
 void require_same_world(const Launch& launch, const std::string& library, int rank, int size);

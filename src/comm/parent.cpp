@@ -16,6 +16,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/child.h"
@@ -36,6 +37,8 @@ constexpr int kRoundMilliseconds = 200;
 constexpr auto kSignalHold = 250ms;
 /// So long a rank waits for another to say what has happened, before it says so itself.
 constexpr auto kVerdictPatience = 3s;
+/// So long a launcher may take to carry a line to the terminal.
+constexpr auto kCarried = 200ms;
 /// So long the last messages may take.
 constexpr auto kFarewell = 1s;
 
@@ -149,8 +152,11 @@ void Parent::reap() {
   }
   WorkerExit ended{.rank = rank, .code = end->code, .place = place, .text = ""};
   if (end->signal != 0) {
-    ended.code = static_cast<int>(ExitCode::kStopped);
-    ended.text = "ended by " + signal_name(end->signal);
+    // Before the ranks know of each other a SIGTERM is most likely how the launcher ends them because of one of them; 7 would
+    // say that somebody wanted the run to stop, and srun gives the highest code of all.
+    const bool wanted = world_known_ || end->signal == SIGINT;
+    ended.code = static_cast<int>(wanted ? ExitCode::kStopped : ExitCode::kPeer);
+    if (wanted) ended.text = "ended by " + signal_name(end->signal);
   } else if (failure_ && failure_->code == end->code) {
     ended.text = failure_->text;
   }
@@ -313,14 +319,20 @@ std::optional<int> Parent::decide(Clock::time_point now) {
 
 /// Before the parents know of each other each can only speak for its own worker.
 std::optional<int> Parent::decide_alone(Clock::time_point now) {
-  const auto& exits = judgement_.has_exited(launch_.rank);
+  const bool exits = judgement_.has_exited(launch_.rank);
   if (!exits && !judgement_.faulty()) return std::nullopt;
   child_->kill();
   if (alone_since_ == Clock::time_point()) alone_since_ = now;
   // What all ranks have to complain of is said by rank 0; by then the launcher has usually ended the others.
-  if (launch_.rank != 0 && now - alone_since_ < 2s) return std::nullopt;
+  const bool common = exits && launch_.rank != 0;
+  if (common && now - alone_since_ < 2s) return std::nullopt;
   const Judgement::Outcome own = judgement_.of_one(launch_.rank);
-  if (own.code != 0 && !own.line.empty()) say(own.line);
+  if (own.code != 0) {
+    if (!own.line.empty()) say(own.line);
+    // Hydra ends itself with all others: the line must be through before.
+    std::this_thread::sleep_for(kCarried);
+    give_up(launch_, own.code);
+  }
   return own.code;
 }
 

@@ -2,8 +2,9 @@
 //   rank_program exchange         every rank sends to every other, over odd sizes and both tags; all bytes are compared
 //   rank_program truncated        rank 0 sends less than rank 1 expects
 //   rank_program play [steps=N] [pause=MILLISECONDS] [limit=SECONDS] [folder=DIR] [at=RANK:PHASE:STEP:ACTION]…
-//                                 parent and worker, steps and phases as in training; ACTION: kill-parent, loop,
-//                                 signal=N (raised), error=CODE (thrown), exit=CODE (at once)
+//                                 parent and worker, steps and phases as in training; ACTION: kill-parent, loop, wait,
+//                                 signal=N (raised), error=CODE (thrown), exit=CODE (at once); RANK −1 is every rank;
+//                                 PHASE start, step 0, is before MPI
 #include <unistd.h>
 
 #include <algorithm>
@@ -141,6 +142,11 @@ void act(const std::string& action) {
   } else if (action == "loop") {
     static std::atomic<uint64_t> rounds{0};
     while (true) ++rounds;
+  } else if (action == "wait") {
+    while (true) {
+      Worker::self().pulse().waiting(0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   } else if (action.starts_with("signal=")) {
     raise(std::stoi(number));
   } else if (action.starts_with("error=")) {
@@ -161,8 +167,9 @@ int play(const Play& play) {
   Worker& worker = Worker::self();
   Pulse& pulse = worker.pulse();
   const auto load = [&] { return load_transport(worker.launch()); };
-  const auto told = [&] { pulse.beat(); };
-  told();
+  for (const Deed& deed : play.deeds) {
+    if (deed.phase == "start" && deed.rank == worker.launch().rank) act(deed.action);
+  }
   const std::unique_ptr<Communicator> communicator =
       worker.launch().many()
           ? std::make_unique<Communicator>(
@@ -180,7 +187,8 @@ int play(const Play& play) {
   const auto phase = [&](Phase which, int step) {
     pulse.enter(which, step);
     for (const Deed& deed : play.deeds) {
-      if (deed.rank == me && deed.step == step && deed.phase == name_of(which)) act(deed.action);
+      const bool mine = deed.rank == me || deed.rank < 0;
+      if (mine && deed.step == step && deed.phase == name_of(which)) act(deed.action);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(play.milliseconds));
     pulse.beat();
@@ -211,7 +219,13 @@ int play(const Play& play) {
 }
 
 int fail(ExitCode code, const std::string& message) {
-  if (!Worker::self().tell_failure(code, message)) {
+  bool told = false;
+  try {
+    told = Worker::self().tell_failure(code, message);
+  } catch (const Error&) {
+    // The launcher's variables make no sense, and the message says so.
+  }
+  if (!told) {
     std::fprintf(stderr, "athanor: %s\n", message.c_str());
   }
   return static_cast<int>(code);
