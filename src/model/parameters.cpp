@@ -36,7 +36,8 @@ void initialise_as(ops::Context& ctx, std::span<Parameter> parameters, const Ten
 
 }  // namespace
 
-Parameters::Parameters(const ModelConfig& config, ops::Precision precision, Arena& values)
+Parameters::Parameters(const ModelConfig& config, ops::Precision precision, Arena& values,
+                       bool with_matrices)
     : config_(config), precision_(precision) {
   config_.validate();
   const DType real = ops::real_dtype(precision);
@@ -51,9 +52,28 @@ Parameters::Parameters(const ModelConfig& config, ops::Precision precision, Aren
       numel_ += p.spec.numel();
     }
   }
-  flat_ = values.tensor(real, {numel_});
+  flat_ = values.tensor(real, {with_matrices ? numel_ : matrices_begin_});
   biases_ = values.tensor(real, {config_.layers, config_.classes()});
-  for (Parameter& p : parameters_) p.value = view(flat_, p);
+  for (Parameter& p : parameters_) {
+    if (with_matrices || !is_matrix(p.spec.kind)) p.value = view(flat_, p);
+  }
+  space_ = {flat_.part(0, matrices_begin_), {}, matrices_begin_};
+  if (with_matrices) space_ = space_of(flat_);
+}
+
+FlatSpace Parameters::space_of(const Tensor& flat) const {
+  return {flat.part(0, matrices_begin_), flat.part(matrices_begin_, numel_ - matrices_begin_),
+          matrices_begin_};
+}
+
+void Parameters::set_matrices(const Tensor& flat) {
+  require(flat.dtype() == flat_.dtype() && flat.numel() == numel_ && flat.contiguous() &&
+              flat_.numel() < numel_,
+          "the matrices must lie as in the flat space, and nowhere else");
+  for (Parameter& p : parameters_) {
+    if (is_matrix(p.spec.kind)) p.value = view(flat, p);
+  }
+  space_.matrices = space_of(flat).matrices;
 }
 
 void Parameters::set_gradients(const Tensor& flat) {

@@ -28,13 +28,32 @@ class GradientSink {
   virtual void ready(const Parameter&) {}
 };
 
+/// The flat space, or some of it, where its matrices and the rest need not lie together.
+struct FlatSpace {
+  Tensor rest;      ///< elements [0, rest.numel())
+  Tensor matrices;  ///< elements from matrices_begin
+  int64_t matrices_begin = 0;
+
+  /// Elements [begin, begin + count), all of them of one of the two.
+  Tensor part(int64_t begin, int64_t count) const {
+    return begin < rest.numel() ? rest.part(begin, count)
+                                : matrices.part(begin - matrices_begin, count);
+  }
+};
+
 /// All parameters of a model in one dense flat array (no padding), and the balancing biases beside it. The matrices lie behind
 /// everything else, both in the order of parameter_specs: ranks that share the flat space then share each kind of work
 /// evenly. In a planning arena only shapes exist.
 class Parameters {
  public:
-  /// Takes the values (and nothing else) from `values`.
-  Parameters(const ModelConfig& config, ops::Precision precision, Arena& values);
+  /// Takes the values (and nothing else) from `values`; those of the matrices only where `with_matrices`, else set_matrices()
+  /// says where they are.
+  Parameters(const ModelConfig& config, ops::Precision precision, Arena& values,
+             bool with_matrices = true);
+
+  /// Points the matrices' values into `flat` (real [numel()], whose other elements mean nothing here). They need to be there
+  /// when a model packs them, and whenever they are read by name; between, the memory may serve something else.
+  void set_matrices(const Tensor& flat);
 
   /// Points every Parameter::gradient into `flat` (real [numel()]); the trainer swaps accumulators
   /// this way.
@@ -43,7 +62,15 @@ class Parameters {
   const ModelConfig& config() const { return config_; }
   ops::Precision precision() const { return precision_; }
   int64_t numel() const { return numel_; }
-  const Tensor& flat() const { return flat_; }
+  /// All values, where they lie together.
+  const Tensor& flat() const {
+    require(flat_.numel() == numel_, "the parameters do not lie in one array");
+    return flat_;
+  }
+  /// All values.
+  const FlatSpace& space() const { return space_; }
+  /// The same cut of any array of the flat space's size.
+  FlatSpace space_of(const Tensor& flat) const;
   /// Where the matrices (attention, router, experts) begin in the flat space.
   int64_t matrices_begin() const { return matrices_begin_; }
   /// In the order of parameter_specs.
@@ -68,7 +95,8 @@ class Parameters {
   ops::Precision precision_;
   int64_t numel_ = 0;
   int64_t matrices_begin_ = 0;
-  Tensor flat_;
+  Tensor flat_;  ///< all elements, or those before the matrices
+  FlatSpace space_;
   Tensor biases_;
   std::vector<Parameter> parameters_;
   uint64_t version_ = 1;

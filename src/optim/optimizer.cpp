@@ -27,7 +27,10 @@ void for_parts(const comm::Communicator& communicator, const Tensor& t, Use use)
 
 Optimizer::Optimizer(const model::Parameters& parameters, OptimizerConfig config,
                      const Partition& partition, int rank, Arena& arena)
-    : config_(config), rank_(rank), real_(ops::real_dtype(parameters.precision())) {
+    : config_(config),
+      rank_(rank),
+      real_(ops::real_dtype(parameters.precision())),
+      matrices_begin_(parameters.matrices_begin()) {
   std::vector<Piece> owned;
   std::ranges::copy_if(partition.pieces(), std::back_inserter(owned),
                        [&](const Piece& piece) { return piece.owner == rank; });
@@ -81,7 +84,8 @@ void Optimizer::add_view(const char* kind, const model::Parameter& parameter, in
 
 void Optimizer::add_run(Rule rule, int64_t begin, int64_t end, int64_t state_offset) {
   Run* last = runs_.empty() ? nullptr : &runs_.back();
-  if (last != nullptr && last->rule == rule && last->offset + last->count == begin) {
+  if (last != nullptr && last->rule == rule && last->offset + last->count == begin &&
+      begin != matrices_begin_) {
     last->count += end - begin;
   } else {
     runs_.push_back({rule, begin, end - begin, state_offset});
@@ -118,23 +122,25 @@ Optimizer::Factors Optimizer::factors(int64_t rows, int64_t cols,
           rate * 0.2 * std::sqrt(static_cast<double>(std::max(rows, cols)))};
 }
 
-void Optimizer::move(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
+void Optimizer::move(ops::Context& ctx, const model::FlatSpace& masters, const Tensor& gradient,
                      const Matrix& matrix, const StepOptions& options) const {
   const Factors f = factors(matrix.rows, matrix.cols, options);
   const auto in = [&](const Tensor& flat, int64_t offset) {
     return flat.part(offset, matrix.count()).reshaped({matrix.rows, matrix.cols});
   };
   const ArenaScope scope(ctx.scratch());
-  const Tensor direction = ctx.scratch().tensor(values.dtype(), {matrix.rows, matrix.cols});
+  const Tensor direction = ctx.scratch().tensor(real_, {matrix.rows, matrix.cols});
   ops::muon_momentum(ctx, in(gradient, matrix.offset), config_.muon_momentum,
                      options.gradient_scale, in(momentum_, matrix.state_offset), direction);
   ops::newton_schulz(ctx, config_.newton_schulz_dtype, direction, direction,
                      config_.newton_schulz_steps);
-  ops::muon_apply(ctx, in(values, matrix.offset), direction, f.decay, f.step);
+  ops::muon_apply(ctx,
+                  masters.part(matrix.offset, matrix.count()).reshaped({matrix.rows, matrix.cols}),
+                  direction, f.decay, f.step);
 }
 
-void Optimizer::move_small(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
-                           const StepOptions& options) const {
+void Optimizer::move_small(ops::Context& ctx, const model::FlatSpace& masters,
+                           const Tensor& gradient, const StepOptions& options) const {
   size_t bytes = 0;
   for (size_t i = 0; i < small_.size(); ++i) {
     if (i > 0 && small_[i].rows == small_[i - 1].rows && small_[i].cols == small_[i - 1].cols) {
@@ -142,7 +148,7 @@ void Optimizer::move_small(ops::Context& ctx, const Tensor& values, const Tensor
     }
     Arena planned("matrix");
     ops::Context planning(Threads(1), planned, ctx.isa());
-    move(planning, values, gradient, small_[i], options);
+    move(planning, masters, gradient, small_[i], options);
     bytes = std::max(bytes, planned.peak());
   }
   const ArenaScope scope(ctx.scratch());
@@ -156,8 +162,7 @@ void Optimizer::move_small(ops::Context& ctx, const Tensor& values, const Tensor
     for (const Matrix& matrix : small_) {
       work.flops += ops::newton_schulz_flops(matrix.rows, matrix.cols, config_.newton_schulz_steps);
       // The gradient is read, momentum and values are read and written.
-      work.bytes +=
-          5.0 * static_cast<double>(matrix.count()) * static_cast<double>(size_of(values.dtype()));
+      work.bytes += 5.0 * static_cast<double>(matrix.count()) * static_cast<double>(size_of(real_));
     }
     return work;
   });
@@ -165,7 +170,7 @@ void Optimizer::move_small(ops::Context& ctx, const Tensor& values, const Tensor
     Arena own("matrix");
     own.borrow(memory + static_cast<size_t>(thread) * bytes, bytes);
     ops::Context alone(Threads(1), own, ctx.isa());
-    move(alone, values, gradient, small_[static_cast<size_t>(i)], options);
+    move(alone, masters, gradient, small_[static_cast<size_t>(i)], options);
   });
 }
 
@@ -212,9 +217,9 @@ void Optimizer::orthogonalise_cut(ops::Context& ctx, comm::Communicator& communi
   }
 }
 
-void Optimizer::move_cut(ops::Context& ctx, comm::Communicator& communicator, const Tensor& values,
-                         std::span<const Tensor> directions, const StepOptions& options,
-                         Moved moved, Tickets& open) const {
+void Optimizer::move_cut(ops::Context& ctx, comm::Communicator& communicator,
+                         const model::FlatSpace& masters, std::span<const Tensor> directions,
+                         const StepOptions& options, Moved moved, Tickets& open) const {
   // Not for all that goes on: what other ranks have moved arrives meanwhile, and they may wait for this one.
   const auto wait = [&] {
     for (const comm::Communicator::Ticket ticket : open) communicator.wait(ticket);
@@ -236,16 +241,14 @@ void Optimizer::move_cut(ops::Context& ctx, comm::Communicator& communicator, co
     const Factors f = factors(cut.matrix.rows, cut.matrix.cols, options);
     const int64_t begin = cut.matrix.offset + cut.own.begin;
     const Tensor part = part_of(cut, directions[i]);
-    ops::muon_apply(ctx, values.part(begin, part.numel()), part, f.decay, f.step);
+    ops::muon_apply(ctx, masters.part(begin, part.numel()), part, f.decay, f.step);
     moved(begin, begin + part.numel());
   }
 }
 
 void Optimizer::step(ops::Context& ctx, comm::Communicator& communicator,
-                     model::Parameters& parameters, const Tensor& gradient,
+                     const model::FlatSpace& masters, const Tensor& gradient,
                      const StepOptions& options, Moved moved) const {
-  require(gradient.numel() == parameters.numel(), "optimizer: gradient of another size");
-  const Tensor& values = parameters.flat();
   const ArenaScope scope(ctx.scratch());
   std::array<Tensor, kMostCut> directions;
   Tickets open;
@@ -253,7 +256,7 @@ void Optimizer::step(ops::Context& ctx, comm::Communicator& communicator,
     const CutMatrix& cut = cut_[i];
     const int64_t count =
         cut.matrix.worker == rank_ ? cut.matrix.count() : cut.own.end - cut.own.begin;
-    directions[i] = ctx.scratch().tensor(values.dtype(), {count});
+    directions[i] = ctx.scratch().tensor(real_, {count});
     begin_cut(ctx, communicator, cut, gradient, options, directions[i], open);
   }
   ops::AdamWOptions adamw;
@@ -265,19 +268,18 @@ void Optimizer::step(ops::Context& ctx, comm::Communicator& communicator,
   adamw.gradient_scale = options.gradient_scale;
   for (const Run& run : runs_) {
     adamw.weight_decay = run.rule == Rule::kAdamW ? config_.weight_decay : 0.0;
-    ops::adamw(ctx, values.part(run.offset, run.count), gradient.part(run.offset, run.count),
+    ops::adamw(ctx, masters.part(run.offset, run.count), gradient.part(run.offset, run.count),
                exp_avg_.part(run.state_offset, run.count),
                exp_avg_sq_.part(run.state_offset, run.count), adamw);
     moved(run.offset, run.offset + run.count);
   }
-  move_small(ctx, values, gradient, options);
+  move_small(ctx, masters, gradient, options);
   for (const Matrix& matrix : small_) moved(matrix.offset, matrix.offset + matrix.count());
   for (const Matrix& matrix : large_) {
-    move(ctx, values, gradient, matrix, options);
+    move(ctx, masters, gradient, matrix, options);
     moved(matrix.offset, matrix.offset + matrix.count());
   }
-  if (!cut_.empty()) move_cut(ctx, communicator, values, directions, options, moved, open);
-  parameters.touch();
+  if (!cut_.empty()) move_cut(ctx, communicator, masters, directions, options, moved, open);
 }
 
 }  // namespace athanor::optim

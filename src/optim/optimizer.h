@@ -44,12 +44,12 @@ class Optimizer {
   Optimizer(const model::Parameters& parameters, OptimizerConfig config, const Partition& partition,
             int rank, Arena& arena);
 
-  /// One step on `gradient` (real [numel], the flat space; the owned elements are read): owned parameters change in place and
-  /// all are touch()ed. Muon: M ← μM+(1−μ)G, N = (1−μ)G+μM, O = newton_schulz(N), p ← p(1−lr·wd) −
+  /// One step on `gradient` (real [numel], the flat space; the owned elements are read) of `masters`, the owned elements: they
+  /// change in place. Muon: M ← μM+(1−μ)G, N = (1−μ)G+μM, O = newton_schulz(N), p ← p(1−lr·wd) −
   /// lr·0.2·√max(rows, cols)·O (golden/README "Muon"). AdamW: ops::adamw.
   /// Of a matrix that several ranks own, its worker alone sees the whole: the others send it their parts of N and get back
   /// theirs of O, while all move what needs nobody else (zaya1.md §7.4). Same bits for any number of ranks.
-  void step(ops::Context& ctx, comm::Communicator& communicator, model::Parameters& parameters,
+  void step(ops::Context& ctx, comm::Communicator& communicator, const model::FlatSpace& masters,
             const Tensor& gradient, const StepOptions& options, Moved moved) const;
 
   /// "optimizer.momentum.<name>", "optimizer.exp_avg.<name>", "optimizer.exp_avg_sq.<name>": the owned parts.
@@ -87,9 +87,9 @@ class Optimizer {
   void add_run(Rule rule, int64_t begin, int64_t end, int64_t state_offset);
   void sort_matrices(const std::vector<MuonMatrix>& matrices);
   Factors factors(int64_t rows, int64_t cols, const StepOptions& options) const;
-  void move(ops::Context& ctx, const Tensor& values, const Tensor& gradient, const Matrix& matrix,
-            const StepOptions& options) const;
-  void move_small(ops::Context& ctx, const Tensor& values, const Tensor& gradient,
+  void move(ops::Context& ctx, const model::FlatSpace& masters, const Tensor& gradient,
+            const Matrix& matrix, const StepOptions& options) const;
+  void move_small(ops::Context& ctx, const model::FlatSpace& masters, const Tensor& gradient,
                   const StepOptions& options) const;
   /// This rank's part of what `direction` holds: the whole matrix on its worker, the part alone elsewhere.
   Tensor part_of(const CutMatrix& cut, const Tensor& direction) const;
@@ -99,13 +99,14 @@ class Optimizer {
                  Tickets& open) const;
   void orthogonalise_cut(ops::Context& ctx, comm::Communicator& communicator, const CutMatrix& cut,
                          const Tensor& direction, Tickets& open) const;
-  void move_cut(ops::Context& ctx, comm::Communicator& communicator, const Tensor& values,
-                std::span<const Tensor> directions, const StepOptions& options, Moved moved,
-                Tickets& open) const;
+  void move_cut(ops::Context& ctx, comm::Communicator& communicator,
+                const model::FlatSpace& masters, std::span<const Tensor> directions,
+                const StepOptions& options, Moved moved, Tickets& open) const;
 
   OptimizerConfig config_;
   int rank_;
   DType real_;
+  int64_t matrices_begin_;      ///< in the flat space
   std::vector<Run> runs_;       ///< AdamW's
   std::vector<Matrix> large_;   ///< moved one after the other, each by all threads
   std::vector<Matrix> small_;   ///< moved side by side, each by one thread; the largest first

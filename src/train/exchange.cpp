@@ -4,13 +4,18 @@
 
 namespace athanor::train {
 
-Exchange::Exchange(const optim::Partition& partition, comm::Communicator& communicator, DType real)
+Exchange::Exchange(const optim::Partition& partition, const model::Parameters& parameters,
+                   comm::Communicator& communicator)
     : communicator_(communicator) {
   if (communicator_.size() == 1) return;
-  const auto most = static_cast<int64_t>(communicator_.largest_part() / size_of(real));
+  const size_t size = size_of(ops::real_dtype(parameters.precision()));
+  const auto most = static_cast<int64_t>(communicator_.largest_part() / size);
+  const int64_t matrices = parameters.matrices_begin();
   for (const optim::Piece& piece : partition.pieces()) {
-    for (int64_t at = piece.begin; at < piece.end; at += most) {
-      parts_.push_back({at, std::min(at + most, piece.end), piece.owner});
+    for (int64_t at = piece.begin; at < piece.end; at = parts_.back().end) {
+      int64_t end = std::min(at + most, piece.end);
+      if (at < matrices) end = std::min(end, matrices);  // the two need not lie together
+      parts_.push_back({at, end, piece.owner});
     }
   }
   require(parts_.size() < static_cast<size_t>(comm::Communicator::kTags),
@@ -18,8 +23,8 @@ Exchange::Exchange(const optim::Partition& partition, comm::Communicator& commun
   missing_.resize(parts_.size());
 }
 
-void Exchange::begin(const Tensor& flat) {
-  flat_ = flat;
+void Exchange::begin(const model::FlatSpace& space) {
+  space_ = space;
   for (size_t i = 0; i < parts_.size(); ++i) missing_[i] = parts_[i].end - parts_[i].begin;
 }
 
@@ -34,38 +39,36 @@ void Exchange::count(int64_t begin, int64_t end, Complete complete) {
   }
 }
 
-void Exchange::begin_gradients(const Tensor& gradient) { begin(gradient); }
+void Exchange::begin_gradients(const model::FlatSpace& gradient) { begin(gradient); }
 
 void Exchange::ready(const model::Parameter& parameter) {
-  count(
-      parameter.offset, parameter.offset + parameter.spec.numel(), [&](const Part& part, int tag) {
-        communicator_.start_reduce(flat_.part(part.begin, part.end - part.begin), part.owner, tag);
-      });
+  count(parameter.offset, parameter.offset + parameter.spec.numel(),
+        [&](const Part& part, int tag) {
+          communicator_.start_reduce(elements(part), part.owner, tag);
+        });
 }
 
 void Exchange::all_ready() {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     missing_[i] = 0;
-    communicator_.start_reduce(flat_.part(part.begin, part.end - part.begin), part.owner,
-                               static_cast<int>(i));
+    communicator_.start_reduce(elements(part), part.owner, static_cast<int>(i));
   }
 }
 
-void Exchange::begin_values(const Tensor& values) {
+void Exchange::begin_values(const model::FlatSpace& values) {
   begin(values);
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     if (part.owner == communicator_.rank()) continue;
     missing_[i] = 0;
-    communicator_.start_share(flat_.part(part.begin, part.end - part.begin), part.owner,
-                              static_cast<int>(i));
+    communicator_.start_share(elements(part), part.owner, static_cast<int>(i));
   }
 }
 
 void Exchange::moved(int64_t begin, int64_t end) {
   count(begin, end, [&](const Part& part, int tag) {
-    communicator_.start_share(flat_.part(part.begin, part.end - part.begin), part.owner, tag);
+    communicator_.start_share(elements(part), part.owner, tag);
   });
 }
 

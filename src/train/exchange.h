@@ -15,17 +15,18 @@ namespace athanor::train {
 /// travels. Both ways go as: begin, every element once, finish.
 class Exchange final : public model::GradientSink {
  public:
-  Exchange(const optim::Partition& partition, comm::Communicator& communicator, DType real);
+  Exchange(const optim::Partition& partition, const model::Parameters& parameters,
+           comm::Communicator& communicator);
 
-  /// `gradient` (real, the flat space) is about to be completed, parameter by parameter.
-  void begin_gradients(const Tensor& gradient);
+  /// `gradient` is about to be completed, parameter by parameter.
+  void begin_gradients(const model::FlatSpace& gradient);
   void ready(const model::Parameter& parameter) override;
   /// Everything is complete at once.
   void all_ready();
 
-  /// `values` (real, the flat space): owned elements are about to be moved, the others to arrive.
-  void begin_values(const Tensor& values);
-  /// Owned elements [begin, end) have moved.
+  /// Of `values` the owned elements are about to be set, the others to arrive.
+  void begin_values(const model::FlatSpace& values);
+  /// Owned elements [begin, end) are set.
   void moved(int64_t begin, int64_t end);
 
   /// Waits until this rank has its sums, or all values.
@@ -38,12 +39,13 @@ class Exchange final : public model::GradientSink {
   };
   template <class Complete>
   void count(int64_t begin, int64_t end, Complete complete);
-  void begin(const Tensor& flat);
+  void begin(const model::FlatSpace& space);
+  Tensor elements(const Part& part) const { return space_.part(part.begin, part.end - part.begin); }
 
   comm::Communicator& communicator_;
   std::vector<Part> parts_;
   std::vector<int64_t> missing_;  ///< elements of each part
-  Tensor flat_;
+  model::FlatSpace space_;
 };
 
 }  // namespace athanor::train

@@ -15,7 +15,11 @@ namespace {
 
 std::string holds(const Arena& arena, const Arenas& arenas, const Workspace& workspace,
                   const Config& config) {
-  if (&arena == &arenas.parameters) return "master weights, fp32, and the balancing biases";
+  if (&arena == &arenas.parameters) {
+    return workspace.partition.ranks() == 1
+               ? "master weights, fp32, and the balancing biases"
+               : "embedding and vectors, the owned matrices, fp32, and the balancing biases";
+  }
   if (&arena == &arenas.packed) return "weights as the kernels read them, rotary tables";
   if (&arena == &arenas.gradients) {
     return fmt::format("{} accumulator{}, fp32", workspace.accumulators.size(),

@@ -30,13 +30,13 @@ std::vector<int> fewest(const std::vector<std::string>& hashes) {
 
 RankWatch::Verdict RankWatch::compare(int64_t step, const model::Parameters& parameters) {
   suspects_.clear();
-  if (communicator_.size() == 1 || interval_ == 0 || step % interval_ != 0) {
-    return Verdict::kNotDue;
+  if (!due(step)) return Verdict::kNotDue;
+  const model::FlatSpace& space = parameters.space();
+  std::string mine;
+  for (const Tensor& values : {space.rest, space.matrices, parameters.balancing_biases()}) {
+    mine += Checksum::of(values.data(), values.bytes());
   }
-  const Tensor& flat = parameters.flat();
-  const Tensor& biases = parameters.balancing_biases();
-  const std::vector<std::string> hashes = communicator_.all_gather(
-      Checksum::of(flat.data(), flat.bytes()) + Checksum::of(biases.data(), biases.bytes()));
+  const std::vector<std::string> hashes = communicator_.all_gather(mine);
   const bool replayed = step == disputed_step_;
   if (std::ranges::all_of(hashes, [&](const std::string& h) { return h == hashes.front(); })) {
     if (replayed) {

@@ -29,6 +29,9 @@ class RankWatch {
 
   /// The run stands at `step`, where all ranks are taken to be equal.
   void begin_at(int64_t step) { good_step_ = step; }
+  bool due(int64_t step) const {
+    return communicator_.size() > 1 && interval_ > 0 && step % interval_ == 0;
+  }
   /// After step `step`, on all ranks.
   Verdict compare(int64_t step, const model::Parameters& parameters);
 

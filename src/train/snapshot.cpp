@@ -29,7 +29,7 @@ std::vector<checkpoint::TensorSlice> owned_slices(const Workspace& workspace, in
       const int64_t end = std::min(piece.end - parameter.offset, count);
       if (piece.owner != rank || begin >= end) continue;
       slices.push_back({parameter.spec.name, parameter.spec.shape, begin,
-                        parameter.value.reshaped({count}).part(begin, end - begin)});
+                        workspace.masters.part(parameter.offset + begin, end - begin)});
     }
   }
   const auto add = [&](const optim::StateTensor& tensor) {

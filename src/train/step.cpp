@@ -40,8 +40,7 @@ StepRunner::StepRunner(const Config& config, Workspace& workspace, Place place,
       workspace_(workspace),
       place_(place),
       communicator_(communicator),
-      exchange_(workspace.partition, communicator,
-                ops::real_dtype(workspace.parameters.precision())) {
+      exchange_(workspace.partition, workspace.parameters, communicator) {
   group_losses_.reserve(static_cast<size_t>(config.batch.reduction_groups));
   statistics_.expert_counts.assign(
       static_cast<size_t>(workspace.geometry.layers * workspace.geometry.classes()), 0);
@@ -69,7 +68,8 @@ double StepRunner::run_group(ops::Context& ctx, int64_t first, int64_t sequences
 void StepRunner::sum_gradients(ops::Context& ctx, const BatchShare& share, double scale) {
   const int64_t sequences = share.count / share.groups;
   std::vector<Tensor>& accumulators = workspace_.accumulators;
-  exchange_.begin_gradients(accumulators.front());
+  exchange_.begin_gradients(workspace_.parameters.space_of(accumulators.front()));
+  shown_ = place_.ranks == 1;
   group_losses_.clear();
   // As a binary counter carries: `held` accumulators hold sums of 2^k groups each, k falling from
   // left to right.
@@ -130,17 +130,53 @@ void StepRunner::update(ops::Context& ctx, const StepPlan& plan, int64_t applied
   options.adamw_learning_rate = plan.adamw_learning_rate;
   options.gradient_scale = optim::clip_scale(result.gradient_norm, config_.optimizer.clip);
   options.step = applied + 1;
-  exchange_.begin_values(workspace_.parameters.flat());
-  workspace_.optimizer.step(ctx, communicator_, workspace_.parameters, gradient, options,
+  exchange_.begin_values(workspace_.parameters.space());
+  workspace_.optimizer.step(ctx, communicator_, workspace_.masters, gradient, options,
                             [&](int64_t begin, int64_t end) {
                               communicator_.pulse().beat();
-                              exchange_.moved(begin, end);
+                              publish(ctx, begin, end);
                             });
   communicator_.pulse().enter(comm::Phase::kGather, step_);
   exchange_.finish();
+  workspace_.parameters.touch();
+  shown_ = true;
   workspace_.controller.step(ctx, workspace_.parameters.balancing_biases(),
                              statistics_.expert_counts, config_.optimizer.balancing_learning_rate,
                              applied + 1);
+}
+
+void StepRunner::publish(ops::Context& ctx, int64_t begin, int64_t end) {
+  const int64_t matrices = workspace_.parameters.matrices_begin();
+  if (place_.ranks > 1 && begin >= matrices) {
+    // Their gradients have been read.
+    ops::convert(ctx, workspace_.masters.part(begin, end - begin),
+                 workspace_.parameters.space().part(begin, end - begin));
+  }
+  exchange_.moved(begin, end);
+}
+
+void StepRunner::adopt_values(ops::Context& ctx) {
+  const model::FlatSpace& masters = workspace_.masters;
+  if (place_.ranks > 1) {
+    ops::convert(
+        ctx, workspace_.parameters.space().part(masters.matrices_begin, masters.matrices.numel()),
+        masters.matrices);
+  }
+  shown_ = true;
+}
+
+void StepRunner::show_values(ops::Context& ctx) {
+  if (shown_) return;
+  exchange_.begin_values(workspace_.parameters.space());
+  const int64_t matrices = workspace_.parameters.matrices_begin();
+  for (const optim::Piece& piece : workspace_.partition.pieces()) {
+    if (piece.owner != place_.rank) continue;
+    const int64_t middle = std::clamp(matrices, piece.begin, piece.end);
+    if (piece.begin < middle) publish(ctx, piece.begin, middle);
+    if (middle < piece.end) publish(ctx, middle, piece.end);
+  }
+  exchange_.finish();
+  shown_ = true;
 }
 
 void StepRunner::plan(ops::Context& ctx) {
@@ -158,7 +194,7 @@ void StepRunner::plan(ops::Context& ctx) {
   }
   ops::add(ctx, w.accumulators.back(), w.accumulators.front());
   optim::global_norm(ctx, communicator_, w.partition, w.accumulators.front(), w.norm_blocks);
-  w.optimizer.step(ctx, communicator_, w.parameters, w.accumulators.front(), {},
+  w.optimizer.step(ctx, communicator_, w.masters, w.accumulators.front(), {},
                    [](int64_t, int64_t) {});
   w.controller.step(ctx, w.parameters.balancing_biases(), statistics_.expert_counts, 0, 1);
 }

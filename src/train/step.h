@@ -38,6 +38,11 @@ class StepRunner {
   /// Its second half: norm, clipping and update, which leave everything as it is where the loss or the gradient is not finite.
   void update(ops::Context& ctx, const StepPlan& plan, int64_t applied, StepResult& result);
 
+  /// The parameters have been set by name, all of them on every rank: takes the owned ones over.
+  void adopt_values(ops::Context& ctx);
+  /// Sees to it that the parameters can be read by name, and compared. All ranks.
+  void show_values(ops::Context& ctx);
+
   /// Tokens of the last step by layer and class [L·(E+1)], the skip class last, over the global
   /// batch.
   const std::vector<int64_t>& expert_counts() const { return statistics_.expert_counts; }
@@ -60,7 +65,11 @@ class StepRunner {
   comm::Communicator& communicator_;
   Exchange exchange_;
   std::vector<double> group_losses_;
-  int64_t step_ = 0;  ///< the one that runs, from 1
+  int64_t step_ = 0;    ///< the one that runs, from 1
+  bool shown_ = false;  ///< the parameters can be read by name
+
+  /// Owned elements [begin, end) of the masters are what they shall be: sends them on their way to all.
+  void publish(ops::Context& ctx, int64_t begin, int64_t end);
   model::Statistics statistics_;
 };
 

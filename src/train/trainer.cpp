@@ -110,6 +110,7 @@ void Trainer::draw_weights() {
     checkpoint::open_model(config_.run.init).load(workspace_->parameters);
   }
   workspace_->parameters.touch();
+  runner_->adopt_values(*ctx_);
 }
 
 void Trainer::fit_budget() {
@@ -187,6 +188,7 @@ void Trainer::begin() {
 
 void Trainer::resume(const checkpoint::Checkpoint& checkpoint) {
   state_ = load_snapshot(checkpoint, *workspace_, data_.identity);
+  runner_->adopt_values(*ctx_);
   guard_.restore(state_.guard);
   saved_step_ = state_.step;
   watch_.begin_at(state_.step);
@@ -381,6 +383,7 @@ void Trainer::run(std::optional<int64_t> stop) {
 }
 
 fs::path Trainer::export_model() {
+  runner_->show_values(*ctx_);
   return comm::lead(communicator_, [&] {
     checkpoint::ExportOptions options;
     options.dtype = ops::act_dtype(workspace_->parameters.precision());

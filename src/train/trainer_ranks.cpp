@@ -26,6 +26,7 @@ bool Trainer::stop_requested() {
 }
 
 bool Trainer::ranks_agree() {
+  if (watch_.due(state_.step)) runner_->show_values(*ctx_);
   const RankWatch::Verdict verdict = watch_.compare(state_.step, workspace_->parameters);
   const std::vector<int>& suspects = watch_.suspects();
   if (verdict == RankWatch::Verdict::kStays) {

@@ -47,7 +47,7 @@ BatchShare batch_share(const Config& config, int64_t sequences, Place place) {
 Workspace::Workspace(const Config& config, Place place, Arenas& places, bool balanced_routing)
     : arenas(places),
       geometry(model_config(config)),
-      parameters(geometry, precision_of(config), arenas.parameters),
+      parameters(geometry, precision_of(config), arenas.parameters, place.ranks == 1),
       partition(parameters, place.ranks),
       optimizer(parameters, optimizer_config(config), partition, place.rank, arenas.optimizer),
       controller(geometry, precision_of(config), arenas.optimizer),
@@ -63,6 +63,18 @@ Workspace::Workspace(const Config& config, Place place, Arenas& places, bool bal
   }
   norm_blocks = arenas.gradients.tensor(DType::kF64, {optim::norm_blocks(parameters.numel())});
   parameters.set_gradients(accumulators.front());
+  masters = parameters.space();
+  if (place.ranks > 1) {
+    parameters.set_matrices(accumulators.front());
+    masters.matrices_begin = parameters.numel();
+    int64_t end = parameters.numel();
+    for (const optim::Piece& piece : partition.pieces()) {
+      if (piece.owner != place.rank || piece.end <= parameters.matrices_begin()) continue;
+      masters.matrices_begin = std::max(piece.begin, parameters.matrices_begin());
+      end = piece.end;
+    }
+    masters.matrices = arenas.parameters.tensor(real, {end - masters.matrices_begin});
+  }
 }
 
 }  // namespace athanor::train

@@ -64,6 +64,9 @@ class Workspace {
   optim::BalancingController controller;
   model::Model model;
   GlobalBatch batch;
+  /// What this rank's optimizer moves. Alone it is where the layers read; of many, the owned matrices lie apart, and those that
+  /// the layers pack appear in the first accumulator, where the gradients were.
+  model::FlatSpace masters;
   std::vector<Tensor> accumulators;  ///< real [numel] each: 1 + log2(groups of this rank)
   Tensor norm_blocks;                ///< f64: sums of squares of the flat gradient's blocks
 };

@@ -104,7 +104,8 @@ TEST(GoldenTrain, ThirtyStepsFollowTheReference) {
     options.muon_learning_rate = options.adamw_learning_rate = rate;
     options.gradient_scale = optim::clip_scale(norm, 1.0);
     options.step = s + 1;
-    optimizer.step(ctx, alone, parameters, gradient, options, [](int64_t, int64_t) {});
+    optimizer.step(ctx, alone, parameters.space(), gradient, options, [](int64_t, int64_t) {});
+    parameters.touch();
     controller.step(ctx, parameters.balancing_biases(), counts, kBiasLearningRate, s + 1);
     EXPECT_LE(max_difference(values_of(parameters.balancing_biases()).reals,
                              slice(vectors.at("balancing_biases"), s, layers * classes)),

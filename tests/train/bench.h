@@ -54,6 +54,7 @@ struct Bench {
     ctx.emplace(team, arenas.scratch);
     workspace->parameters.initialise(*ctx, 5);
     workspace->parameters.touch();
+    runner->adopt_values(*ctx);
   }
   void fetch(const StepPlan& plan) {
     const Place place{communicator.rank(), communicator.size()};
@@ -69,9 +70,14 @@ struct Bench {
     const float* g = workspace->accumulators.front().as<float>();
     return {g, g + workspace->parameters.numel()};
   }
-  std::vector<float> values() const {
-    const float* p = workspace->parameters.flat().as<float>();
-    return {p, p + workspace->parameters.numel()};
+  std::vector<float> values() {
+    runner->show_values(*ctx);
+    std::vector<float> all;
+    const model::FlatSpace& space = workspace->parameters.space();
+    for (const Tensor& part : {space.rest, space.matrices}) {
+      all.insert(all.end(), part.as<float>(), part.as<float>() + part.numel());
+    }
+    return all;
   }
 
   Config config;

@@ -29,15 +29,13 @@ TEST(RankWatch, ReplayProvesWhoWasWrong) {
     bench.step(1);
     EXPECT_EQ(watch.compare(2, bench.workspace->parameters), Verdict::kSame);
     EXPECT_EQ(watch.good_step(), 2);
-    // The last bit of one weight, which another rank owns.
-    const Tensor& flat = bench.workspace->parameters.flat();
-    const int64_t foreign =
-        bench.workspace->partition.pieces()[0].owner == 2 ? flat.numel() - 1 : 0;
-    if (world.rank() == 2) flip_bit(flat, foreign);
+    // The last bit of one weight, which rank 0 owns.
+    const Tensor weights = bench.workspace->parameters.space().rest;
+    if (world.rank() == 2) flip_bit(weights, 0);
     EXPECT_EQ(watch.compare(4, bench.workspace->parameters), Verdict::kReplay);
     EXPECT_EQ(watch.suspects(), std::vector<int>{2});
     EXPECT_EQ(watch.good_step(), 2);
-    if (world.rank() == 2) flip_bit(flat, foreign);
+    if (world.rank() == 2) flip_bit(weights, 0);
     EXPECT_EQ(watch.compare(4, bench.workspace->parameters), Verdict::kSame);
     EXPECT_EQ(watch.suspects(), std::vector<int>{2});
     EXPECT_EQ(watch.good_step(), 4);
@@ -72,7 +70,7 @@ TEST(RankWatch, AForeignWeightIsOverwrittenByTheNextStep) {
   test::run_ranks(2, {}, [](comm::Communicator& world) {
     RankWatch watch(world, 1);
     Bench bench(config(), world);
-    const Tensor& flat = bench.workspace->parameters.flat();
+    const Tensor& flat = bench.workspace->parameters.space().rest;
     const bool first_is_mine = bench.workspace->partition.pieces()[0].owner == world.rank();
     if (!first_is_mine) flip_bit(flat, 0);
     EXPECT_EQ(watch.compare(0, bench.workspace->parameters), Verdict::kReplay);

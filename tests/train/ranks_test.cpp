@@ -30,6 +30,7 @@ Outcome outcome_of(const Config& config, int ranks, const comm::CommunicatorOpti
     Bench bench(config, world);
     std::vector<StepResult> results;
     for (int64_t step = 0; step < kSteps; ++step) results.push_back(bench.step(step));
+    const std::vector<float> values = bench.values();
     const std::lock_guard lock(mutex);
     for (const optim::StateTensor& tensor : bench.workspace->optimizer.state()) {
       std::vector<float>& whole = outcome.state[tensor.name];
@@ -43,7 +44,7 @@ Outcome outcome_of(const Config& config, int ranks, const comm::CommunicatorOpti
         outcome.norms.push_back(result.gradient_norm);
       }
       outcome.counts = bench.runner->expert_counts();
-      outcome.values = bench.values();
+      outcome.values = values;
     } else if (world.rank() == ranks - 1) {
       EXPECT_EQ(results.back().targets, Bench(config).step(kSteps - 1).targets);
     }
@@ -105,6 +106,35 @@ TEST(OtherNumbersOfRanks, AgreeUpToRounding) {
       EXPECT_NEAR(many.norms[step], one.norms[step], 1e-4 * one.norms[step]);
     }
   }
+}
+
+TEST(Ranks, FindTheirValuesAgainWhereGradientsTookTheirPlace) {
+  test::run_ranks(4, {}, [](comm::Communicator& world) {
+    Bench bench(config_with(4, {"batch.micro_batch=1"}), world);
+    bench.step(0);
+    const std::vector<float> before = bench.values();
+    const StepPlan plan = RunPlan(bench.config).at(1);
+    bench.fetch(plan);
+    bench.runner->run_gradients(*bench.ctx, plan);  // a step that is then skipped
+    EXPECT_EQ(bench.values(), before);
+  });
+}
+
+TEST(Ranks, HoldTheirPartOfTheMatricesAlone) {
+  const Config config = config_with(8, {"batch.micro_batch=1"});
+  const auto bytes = [&](int ranks, const char* name) {
+    uint64_t found = 0;
+    for (const ArenaPlan& arena : plan_memory(config, Threads(1), {0, ranks}).arenas) {
+      if (arena.name == name) found = arena.bytes;
+    }
+    return found;
+  };
+  Arena values("values");
+  const model::Parameters parameters(model_config(config), precision_of(config), values);
+  const auto matrices =
+      static_cast<uint64_t>(parameters.numel() - parameters.matrices_begin()) * sizeof(float);
+  EXPECT_LT(bytes(8, "parameters"), bytes(1, "parameters") - matrices * 3 / 4);
+  EXPECT_LT(bytes(8, "optimizer state"), bytes(1, "optimizer state") / 4);
 }
 
 TEST(BatchShare, OfFewerSequencesThanRanksIsRefused) {

@@ -86,6 +86,14 @@ TEST(StepRunner, TheLossIsTheMeanOverTargetsWhateverTheGroups) {
   EXPECT_EQ(tokens, 2 * 8 * 32) << "every token of every layer chose a class";
 }
 
+TEST(StepRunner, AStepRaisesTheVersionThatWeightsArePackedBy) {
+  Bench bench(config_with(1));
+  const uint64_t before = bench.workspace->parameters.version();
+  bench.step(0);
+  EXPECT_GT(bench.workspace->parameters.version(), before)
+      << "the model would go on with old packed weights";
+}
+
 TEST(StepRunner, BitsDoNotDependOnThreads) {
   Bench one(config_with(2), 1);
   Bench two(config_with(2), 2);
