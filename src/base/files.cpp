@@ -137,6 +137,10 @@ void FileWriter::write(const void* data, size_t bytes) {
 
 void FileWriter::close() {
   sync_checked(file_.get(), "write", path_, otherwise_);
+  struct stat info{};
+  if (fstat(file_.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 0) {
+    throw resource_error(path_.string() + ": the file was removed while it was written");
+  }
   file_ = FileDescriptor();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "base/tensor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_directory.h"
+#include "checkpoint/safetensors.h"
 #include "model/parameters.h"
 
 namespace athanor::checkpoint {
@@ -38,7 +40,12 @@ struct CheckpointInfo {
   std::string data_cursor;
   std::string random_state;
   std::string state;
+  DType dtype = DType::kF32;  ///< of the weights, for config.json
 };
+
+/// Gives the bytes of the i-th tensor of a list to `write`, in order and in as many pieces as is convenient.
+using TensorBytes = std::function<void(
+    size_t tensor, const std::function<void(const void* data, size_t bytes)>& write)>;
 
 /// What one rank wrote, as text that may be gathered from rank to rank.
 using RankRecord = std::string;
@@ -49,7 +56,9 @@ using RankRecord = std::string;
 class CheckpointWriter {
  public:
   /// Makes the temporary directory, removing one that a crash left.
-  CheckpointWriter(fs::path folder, int64_t step);
+  CheckpointWriter(const fs::path& folder, int64_t step);
+  /// A checkpoint that will be `target` itself, written in `temporary` beside it.
+  CheckpointWriter(fs::path target, const fs::path& temporary, int64_t step);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -62,13 +71,16 @@ class CheckpointWriter {
                   std::span<const RankRecord> records, std::span<const SideFile> side_files);
 
  private:
-  fs::path folder_;
+  fs::path target_;
   int64_t step_;
   std::unique_ptr<TemporaryDirectory> temporary_;
 };
 
 /// Writes rank-%05d.safetensors durably into `temporary`, a CheckpointWriter's, from any process.
 RankRecord write_rank(const fs::path& temporary, int rank, std::span<const TensorSlice> slices);
+/// The same for whole tensors that need not be in memory; they must have elements.
+RankRecord write_rank(const fs::path& temporary, int rank, std::span<const TensorLayout> tensors,
+                      const TensorBytes& bytes);
 
 /// Saves a world of one rank.
 fs::path save_checkpoint(const fs::path& folder, const CheckpointInfo& info,
@@ -95,18 +107,20 @@ class Checkpoint {
   int64_t step() const { return manifest().step; }
   /// The model's geometry (config.json, verified).
   model::ModelConfig config() const;
-  /// The tokenizer's files, verified: every side file but the two configs.
+  /// What goes along with the weights, verified: every side file but config.json.
   std::vector<SideFile> side_files() const;
 
   /// Proves every byte of every file.
   void verify() const;
 
-  /// Reads elements [begin, begin + into.numel()) of a flattened tensor into `into` (contiguous, of
-  /// the stored dtype, or f64 for a stored f32). The checksum of every slice touched is verified,
-  /// once per open checkpoint.
+  /// Reads elements [begin, begin + into.numel()) of a flattened tensor into `into` (contiguous; of the stored dtype, or of
+  /// another real one where that is real). The checksum of every slice touched is verified, once per open checkpoint.
   void read(std::string_view name, int64_t begin, const Tensor& into) const;
-  /// All weights and balancing biases; raises the parameters' version. kData when a tensor is
-  /// missing or of another shape.
+  /// Refuses (kData) unless the weights and balancing biases are those of a model of this geometry, listing both the tensors
+  /// that are missing and those that are too many, or naming one of another shape.
+  void require_tensors_of(const model::ModelConfig& config) const;
+  /// All weights and balancing biases; raises the parameters' version. kData as require_tensors_of, and for a weight that is
+  /// no number.
   void load(model::Parameters& parameters) const;
 
  private:
@@ -139,10 +153,6 @@ int64_t abandon(const fs::path& folder, int64_t step);
 std::string checkpoint_name(int64_t step);
 /// True for a directory that holds a manifest.
 bool is_checkpoint(const fs::path& path);
-
-/// `checkpoint export`: a model directory of this checkpoint, the tokenizer's files included.
-void export_checkpoint(const Checkpoint& checkpoint, const fs::path& directory,
-                       const ExportOptions& options);
 
 /// `checkpoint inspect --json`: one object (step, ranks, parameters, tensors with shapes and
 /// slices, files, state).

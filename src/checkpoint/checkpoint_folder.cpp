@@ -1,5 +1,4 @@
-// A run's checkpoints/ folder: which is the newest, which are old, and what leaves the run as a
-// model.
+// A run's checkpoints/ folder: which is the newest, and which are old.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,21 +114,6 @@ int64_t abandon(const fs::path& folder, int64_t step) {
     ++abandoned;
   }
   return abandoned;
-}
-
-void export_checkpoint(const Checkpoint& checkpoint, const fs::path& directory,
-                       const ExportOptions& options) {
-  const model::ModelConfig config = checkpoint.config();
-  const WeightSource source = [&](const model::ParameterSpec& spec, int64_t begin,
-                                  const Tensor& into) {
-    const StoredTensor* stored = checkpoint.manifest().find(spec.name);
-    if (stored != nullptr && stored->shape != spec.shape) {
-      throw data_error(fmt::format("{}: tensor {} has another shape than config.json gives it",
-                                   checkpoint.path().string(), spec.name));
-    }
-    checkpoint.read(spec.name, begin, into);
-  };
-  export_model(directory, config, source, checkpoint.side_files(), options);
 }
 
 std::string inspect_json(const Manifest& manifest) {

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/json_reading.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/weights.h"
 
 namespace athanor::checkpoint {
 namespace {
@@ -164,7 +165,7 @@ model::ModelConfig Checkpoint::config() const {
 std::vector<SideFile> Checkpoint::side_files() const {
   std::vector<SideFile> files;
   for (const StoredFile& file : impl_->manifest.files) {
-    if (file.rank_file || file.name == kConfigName || file.name == kGenerationConfig) continue;
+    if (file.rank_file || file.name == kConfigName) continue;
     files.push_back({file.name, impl_->side_file(file)});
   }
   return files;
@@ -194,8 +195,10 @@ void Checkpoint::read(std::string_view name, int64_t begin, const Tensor& into) 
     throw bug(fmt::format("a read of elements {} to {} of tensor {}, which has {}", begin, end,
                           name, tensor->numel()));
   }
-  const bool widened = tensor->dtype == DType::kF32 && into.dtype() == DType::kF64;
-  if (into.dtype() != tensor->dtype && !widened) {
+  const auto real = [](DType dtype) {
+    return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16;
+  };
+  if (into.dtype() != tensor->dtype && !(real(into.dtype()) && real(tensor->dtype))) {
     throw data_error(fmt::format("{}: tensor {} is stored as {}, but {} is wanted",
                                  impl_->path.string(), printable(name), name_of(tensor->dtype),
                                  name_of(into.dtype())));
@@ -210,32 +213,31 @@ void Checkpoint::read(std::string_view name, int64_t begin, const Tensor& into) 
   }
 }
 
-void Checkpoint::load(model::Parameters& parameters) const {
+void Checkpoint::require_tensors_of(const model::ModelConfig& config) const {
   std::set<std::string_view> known;
-  const auto read_whole = [&](const model::ParameterSpec& spec, const Tensor& into) {
+  std::vector<std::string> missing;
+  const std::vector<ModelTensor> tensors = model_tensors(config);
+  for (const auto& [spec, balancing] : tensors) {
+    known.insert(spec.name);
     const StoredTensor* stored = impl_->manifest.find(spec.name);
-    if (stored != nullptr && stored->shape != spec.shape) {
+    if (stored == nullptr) {
+      missing.push_back(spec.name);
+    } else if (stored->shape != spec.shape) {
       throw data_error(fmt::format("{}: tensor {} has another shape than config.json gives it",
                                    impl_->path.string(), spec.name));
     }
-    read(spec.name, 0, into);
-    known.insert(spec.name);
-  };
-  for (const model::Parameter& parameter : parameters.all()) {
-    read_whole(parameter.spec, parameter.value);
   }
-  const auto buffers = model::buffer_specs(parameters.config());
-  for (size_t layer = 0; layer < buffers.size(); ++layer) {
-    read_whole(buffers[layer],
-               parameters.balancing_biases().slice_rows(static_cast<int64_t>(layer), 1));
-  }
+  std::vector<std::string> unexpected;
   for (const StoredTensor& tensor : impl_->manifest.tensors) {
     if (!known.contains(tensor.name) && !tensor.name.starts_with(kOptimizerPrefix)) {
-      throw data_error(
-          fmt::format("{}: unexpected tensor {}", impl_->path.string(), printable(tensor.name)));
+      unexpected.push_back(tensor.name);
     }
   }
-  parameters.touch();
+  require_none_left(impl_->path.string(), missing, unexpected);
+}
+
+void Checkpoint::load(model::Parameters& parameters) const {
+  checkpoint::load(CheckpointWeights(*this, parameters.config()), parameters);
 }
 
 bool is_checkpoint(const fs::path& path) {

@@ -39,50 +39,91 @@ void merge_record(const RankRecord& record, Manifest& manifest,
   }
 }
 
+/// A slice about to be written, whose bytes somebody else has.
+struct Slice {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t begin, length;
+  DType dtype;
+};
+
+RankRecord write_slices(const fs::path& temporary, int rank, std::span<const Slice> slices,
+                        const TensorBytes& bytes) {
+  const std::string name = fmt::format("rank-{:05d}.safetensors", rank);
+  std::vector<TensorLayout> layout;
+  for (const Slice& slice : slices) {
+    require(
+        slice.length > 0 && slice.begin >= 0 && slice.begin + slice.length <= numel_of(slice.shape),
+        "a slice to save lies outside its tensor");
+    layout.push_back({slice.name, slice.dtype, {slice.length}});
+  }
+  const std::string header = safetensors_header(layout);
+  SafetensorsWriter writer(temporary / name, layout, ExitCode::kResources);
+  uint64_t total = header.size();
+  json stored = json::array();
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const Slice& slice = slices[i];
+    Checksum checksum;
+    uint64_t written = 0;
+    bytes(i, [&](const void* data, size_t count) {
+      writer.write(data, count);
+      checksum.update(data, count);
+      written += count;
+    });
+    require(written == static_cast<uint64_t>(slice.length) * size_of(slice.dtype),
+            "a slice to save was not given whole");
+    total += written;
+    stored.push_back({{"name", slice.name},
+                      {"dtype", name_of(slice.dtype)},
+                      {"shape", slice.shape},
+                      {"offset", slice.begin},
+                      {"length", slice.length},
+                      {"checksum", checksum.hex()}});
+  }
+  writer.close();
+  return json{{"name", name},
+              {"bytes", total},
+              {"checksum", Checksum::of(header.data(), header.size())},
+              {"slices", std::move(stored)}}
+      .dump();
+}
+
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08d}", step); }
 
-CheckpointWriter::CheckpointWriter(fs::path folder, int64_t step)
-    : folder_(std::move(folder)),
+CheckpointWriter::CheckpointWriter(const fs::path& folder, int64_t step)
+    : CheckpointWriter(folder / checkpoint_name(step), folder / (checkpoint_name(step) + ".tmp"),
+                       step) {}
+
+CheckpointWriter::CheckpointWriter(fs::path target, const fs::path& temporary, int64_t step)
+    : target_(std::move(target)),
       step_(step),
-      temporary_(
-          std::make_unique<TemporaryDirectory>(folder_ / (checkpoint_name(step_) + ".tmp"))) {}
+      temporary_(std::make_unique<TemporaryDirectory>(temporary)) {}
 
 CheckpointWriter::~CheckpointWriter() = default;
 
 const fs::path& CheckpointWriter::temporary() const { return temporary_->path(); }
 
 RankRecord write_rank(const fs::path& temporary, int rank, std::span<const TensorSlice> slices) {
-  const std::string name = fmt::format("rank-{:05d}.safetensors", rank);
-  std::vector<TensorLayout> layout;
-  json stored = json::array();
+  std::vector<Slice> plan;
   for (const TensorSlice& slice : slices) {
-    const int64_t length = slice.data.numel();
-    require(slice.data.contiguous() && length > 0 && slice.begin >= 0 &&
-                slice.begin + length <= numel_of(slice.global_shape),
-            "a slice to save lies outside its tensor");
-    layout.push_back({slice.name, slice.data.dtype(), {length}});
-    stored.push_back({{"name", slice.name},
-                      {"dtype", name_of(slice.data.dtype())},
-                      {"shape", slice.global_shape},
-                      {"offset", slice.begin},
-                      {"length", length},
-                      {"checksum", Checksum::of(slice.data.data(), slice.data.bytes())}});
+    require(slice.data.contiguous(), "a slice to save is not contiguous");
+    plan.push_back(
+        {slice.name, slice.global_shape, slice.begin, slice.data.numel(), slice.data.dtype()});
   }
-  const std::string header = safetensors_header(layout);
-  SafetensorsWriter writer(temporary / name, layout, ExitCode::kResources);
-  uint64_t bytes = header.size();
-  for (const TensorSlice& slice : slices) {
-    writer.write(slice.data);
-    bytes += slice.data.bytes();
+  return write_slices(temporary, rank, plan, [&](size_t i, const auto& write) {
+    write(slices[i].data.data(), slices[i].data.bytes());
+  });
+}
+
+RankRecord write_rank(const fs::path& temporary, int rank, std::span<const TensorLayout> tensors,
+                      const TensorBytes& bytes) {
+  std::vector<Slice> plan;
+  for (const TensorLayout& tensor : tensors) {
+    plan.push_back({tensor.name, tensor.shape, 0, numel_of(tensor.shape), tensor.dtype});
   }
-  writer.close();
-  return json{{"name", name},
-              {"bytes", bytes},
-              {"checksum", Checksum::of(header.data(), header.size())},
-              {"slices", std::move(stored)}}
-      .dump();
+  return write_slices(temporary, rank, plan, bytes);
 }
 
 fs::path CheckpointWriter::commit(const CheckpointInfo& info, const model::ModelConfig& config,
@@ -105,8 +146,8 @@ fs::path CheckpointWriter::commit(const CheckpointInfo& info, const model::Model
     manifest.tensors.push_back(std::move(tensor));
   }
 
-  std::vector<SideFile> sides{{"config.json", model_config_json(config, DType::kF32)}};
-  if (!config.generation_eos.empty()) {
+  std::vector<SideFile> sides{{"config.json", model_config_json(config, info.dtype)}};
+  if (!config.generation_eos.empty() && !holds_generation_config(side_files)) {
     sides.push_back({kGenerationConfig, generation_config_json(config)});
   }
   sides.insert(sides.end(), side_files.begin(), side_files.end());
@@ -125,9 +166,8 @@ fs::path CheckpointWriter::commit(const CheckpointInfo& info, const model::Model
   }
   sync_directory(temporary_->path());
   write_file_atomically(temporary_->path() / kManifestName, text, ExitCode::kResources);
-  const fs::path target = folder_ / checkpoint_name(step_);
-  temporary_->commit(target);
-  return target;
+  temporary_->commit(target_);
+  return target_;
 }
 
 fs::path save_checkpoint(const fs::path& folder, const CheckpointInfo& info,

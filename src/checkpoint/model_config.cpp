@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/config_reading.h"
 #include "checkpoint/json_reading.h"
 #include "checkpoint/model_directory.h"
 
@@ -35,71 +36,6 @@ constexpr model::GeometryKeys kKeys = {
 constexpr const char* kFull = "hybrid";
 constexpr const char* kSliding = "hybrid_sliding";
 
-// Keys that the legacy layout has and the native one lacks (zaya1.md §5.2).
-constexpr std::array<const char*, 4> kLegacyKeys{"zaya_mlp_expansion", "ffn_hidden_size",
-                                                 "zaya_use_mod", "cca"};
-
-int64_t size_member(const json& object, const char* key, const std::string& where) {
-  const int64_t n = integer_member(object, key, where);
-  // Far above any real model; keeps every count below in 64 bits.
-  constexpr int64_t kLargest = int64_t{1} << 31;
-  if (n < 1 || n > kLargest) {
-    throw data_error(fmt::format("{}: key \"{}\" is {}; 1 to 2147483648 is wanted", where, key, n));
-  }
-  return n;
-}
-
-double number_member(const json& object, const char* key, const std::string& where) {
-  const json& value = member(object, key, where);
-  if (!value.is_number()) {
-    throw data_error(
-        fmt::format("{}: key \"{}\" must be a number, not {}", where, key, value.type_name()));
-  }
-  return value.get<double>();
-}
-
-double positive_member(const json& object, const char* key, const std::string& where) {
-  const double value = number_member(object, key, where);
-  if (!(value > 0)) {
-    throw data_error(fmt::format("{}: key \"{}\" is {}; it must be positive", where, key, value));
-  }
-  return value;
-}
-
-// The value of an optional key must be the one that the equations know.
-void require_only(const json& root, const char* key, const json& known, const std::string& where) {
-  const auto found = root.find(key);
-  if (found == root.end() || *found == known) return;
-  throw data_error(fmt::format("{}: key \"{}\" is {}; this program computes {} only", where, key,
-                               printable(found->dump()), known.dump()));
-}
-
-/// The token ids under `key`, one or a list of them, each once; none where it is absent or null.
-std::vector<int64_t> token_members(const json& root, const char* key, int64_t vocab,
-                                   const std::string& where) {
-  const auto found = root.find(key);
-  if (found == root.end() || found->is_null()) return {};
-  const std::vector<int64_t> all = found->is_array()
-                                       ? integers_member(root, key, where)
-                                       : std::vector{integer_member(root, key, where)};
-  std::vector<int64_t> ids;
-  for (const int64_t id : all) {
-    if (id < 0 || id >= vocab) {
-      throw data_error(fmt::format("{}: key \"{}\" holds {}, outside the vocabulary of {}", where,
-                                   key, id, vocab));
-    }
-    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
-  }
-  return ids;
-}
-
-int64_t token_member(const json& root, const char* key, int64_t vocab, const std::string& where) {
-  const auto found = root.find(key);
-  if (found != root.end() && !found->is_null()) integer_member(root, key, where);  // no list
-  const std::vector<int64_t> ids = token_members(root, key, vocab, where);
-  return ids.empty() ? -1 : ids[0];
-}
-
 struct Rotary {
   double theta = 1e4;
   double factor = 0.5;
@@ -126,8 +62,13 @@ Rotary parse_rotary(const json& root, const char* kind, const std::string& where
   return rotary;
 }
 
+/// One kind a layer. Versions that had no other kind leave the list out.
 std::vector<model::LayerKind> parse_layer_kinds(const json& root, int64_t layers,
                                                 const std::string& where) {
+  if (!has_member(root, "layer_types")) {
+    layers_member(root, "num_hidden_layers", where);
+    return std::vector<model::LayerKind>(static_cast<size_t>(layers), model::LayerKind::kFull);
+  }
   const json& types = member(root, "layer_types", where);
   if (!types.is_array() || static_cast<int64_t>(types.size()) != layers) {
     throw data_error(fmt::format(
@@ -147,52 +88,9 @@ std::vector<model::LayerKind> parse_layer_kinds(const json& root, int64_t layers
   return kinds;
 }
 
-void refuse_unknown_architectures(const json& root, const std::string& where) {
-  const std::string type = string_member(root, "model_type", where);
-  if (type != "zaya") {
-    throw data_error(fmt::format("{}: key \"model_type\" is \"{}\"; \"zaya\" is wanted", where,
-                                 printable(type)));
-  }
-  for (const char* key : kLegacyKeys) {
-    if (root.contains(key)) {
-      throw data_error(
-          fmt::format("{}: key \"{}\" belongs to the legacy ZAYA1 layout, which cannot "
-                      "be read; use the native release of this model",
-                      where, key));
-    }
-  }
-  if (root.contains("quantization_config") && !root["quantization_config"].is_null()) {
-    throw data_error(where + ": key \"quantization_config\": quantised weights cannot be read");
-  }
-  require_only(root, "attention_bias", false, where);
-  require_only(root, "lm_head_bias", false, where);
-  require_only(root, "attention_dropout", 0.0, where);
+model::ModelConfig parse_native_config(const json& root, const std::string& where) {
   require_only(root, "hidden_act", "silu", where);
-  require_only(root, "cca_time0", 2, where);
-  require_only(root, "cca_time1", 2, where);
   require_only(root, "num_experts_per_tok", 1, where);
-  require_only(root, "tie_word_embeddings", true, where);
-}
-
-json id_or_null(int64_t id) { return id < 0 ? json(nullptr) : json(id); }
-
-/// As it is read: a number, or a list of several.
-json ids_or_null(std::span<const int64_t> ids) {
-  if (ids.empty()) return nullptr;
-  return ids.size() == 1 ? json(ids[0]) : json(ids);
-}
-
-std::vector<int64_t> eos_of(const model::ModelConfig& config) {
-  std::vector<int64_t> ids = config.further_eos;
-  if (config.eos >= 0) ids.insert(ids.begin(), config.eos);
-  return ids;
-}
-
-}  // namespace
-
-model::ModelConfig parse_model_config(std::string_view json_text, const std::string& where) {
-  const json root = parse_json(json_text, where);
-  refuse_unknown_architectures(root, where);
   model::ModelConfig config;
   config.layers = size_member(root, "num_hidden_layers", where);
   config.hidden = size_member(root, "hidden_size", where);
@@ -203,7 +101,6 @@ model::ModelConfig parse_model_config(std::string_view json_text, const std::str
   config.expert_inner = size_member(root, "moe_intermediate_size", where);
   config.router = size_member(root, "router_hidden_size", where);
   config.vocab = size_member(root, "vocab_size", where);
-  config.max_positions = size_member(root, "max_position_embeddings", where);
   config.rms_norm_eps = positive_member(root, "rms_norm_eps", where);
   config.layer_kinds = parse_layer_kinds(root, config.layers, where);
   const bool sliding = std::find(config.layer_kinds.begin(), config.layer_kinds.end(),
@@ -219,25 +116,33 @@ model::ModelConfig parse_model_config(std::string_view json_text, const std::str
     }
     config.theta_sliding = own.theta;
   }
-  if (root.contains("sliding_window") && !root["sliding_window"].is_null()) {
+  if (has_member(root, "sliding_window")) {
     config.sliding_window = size_member(root, "sliding_window", where);
   }
-  if (root.contains("initializer_range")) {
-    config.initializer_range = number_member(root, "initializer_range", where);
-  }
-  config.bos = token_member(root, "bos_token_id", config.vocab, where);
-  config.further_eos = token_members(root, "eos_token_id", config.vocab, where);
-  if (!config.further_eos.empty()) {
-    config.eos = config.further_eos.front();
-    config.further_eos.erase(config.further_eos.begin());
-  }
-  config.pad = token_member(root, "pad_token_id", config.vocab, where);
+  read_common(root, where, config);
   try {
     config.validate(kKeys);
   } catch (const Error& error) {
     throw data_error(where + ": " + error.what());
   }
   return config;
+}
+
+}  // namespace
+
+Layout parse_layout(std::string_view json_text, const std::string& where) {
+  return is_legacy_config(parse_json(json_text, where), where) ? Layout::kLegacy : Layout::kNative;
+}
+
+model::ModelConfig parse_model_config(std::string_view json_text, const std::string& where) {
+  const json root = parse_json(json_text, where);
+  return is_legacy_config(root, where) ? parse_legacy_config(root, where)
+                                       : parse_native_config(root, where);
+}
+
+Layout read_layout(const fs::path& directory) {
+  const fs::path path = directory / "config.json";
+  return parse_layout(read_file(path), path.string());
 }
 
 model::ModelConfig read_model_config(const fs::path& directory) {

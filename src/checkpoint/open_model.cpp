@@ -8,7 +8,7 @@ namespace athanor::checkpoint {
 namespace {
 
 OpenedModel of_checkpoint(const Checkpoint& checkpoint) {
-  return {checkpoint.config(), checkpoint.path(), /*checkpoint=*/true, {}};
+  return {checkpoint.config(), checkpoint.path(), /*checkpoint=*/true, Layout::kNative, {}};
 }
 
 // A run directory: its newest checkpoint that verifies.
@@ -34,7 +34,18 @@ void OpenedModel::load(model::Parameters& parameters) const {
   if (checkpoint) {
     Checkpoint::open(directory).load(parameters);
   } else {
-    load_weights(directory, parameters);
+    checkpoint::load(DirectoryWeights(directory, parameters.config(), layout), parameters);
+  }
+}
+
+OpenedWeights::OpenedWeights(const OpenedModel& model) {
+  if (model.checkpoint) {
+    checkpoint_ = std::make_unique<Checkpoint>(Checkpoint::open(model.directory));
+    source_ = std::make_unique<CheckpointWeights>(*checkpoint_, model.config);
+    side_files_ = checkpoint_->side_files();
+  } else {
+    source_ = std::make_unique<DirectoryWeights>(model.directory, model.config, model.layout);
+    side_files_ = read_side_files(model.directory);
   }
 }
 
@@ -56,7 +67,7 @@ OpenedModel open_model(const fs::path& path) {
                      ": neither config.json nor manifest.json in it: not a model directory and not "
                      "a checkpoint");
   }
-  return {read_model_config(path), path, /*checkpoint=*/false, {}};
+  return {read_model_config(path), path, /*checkpoint=*/false, read_layout(path), {}};
 }
 
 }  // namespace athanor::checkpoint

@@ -189,7 +189,11 @@ SafetensorsHeader parse_safetensors_header(std::string_view prefix, uint64_t fil
                                  where, prefix.size()));
   }
   const uint64_t length = length_field(prefix);
-  if (length > kLongestHeader || length > file_bytes - kLengthField) {
+  if (length > kLongestHeader && length <= file_bytes - kLengthField) {
+    throw data_error(fmt::format("{}: a header of {} bytes; the format allows {}; nothing is read",
+                                 where, length, kLongestHeader));
+  }
+  if (length > file_bytes - kLengthField) {
     throw data_error(fmt::format(
         "{}: its header claims {} bytes in a file of {}; the file is cut short or is no "
         "safetensors file",

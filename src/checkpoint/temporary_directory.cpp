@@ -1,6 +1,8 @@
 #include "checkpoint/temporary_directory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>  // renameat2
@@ -26,6 +28,9 @@ void TemporaryDirectory::write_file(const std::string& name, std::string_view co
 }
 
 void TemporaryDirectory::commit(const fs::path& target) {
+  if (!fs::is_directory(path_)) {
+    throw resource_error(path_.string() + ": the directory vanished while it was written");
+  }
   sync_directory(path_);
   if (!fs::exists(fs::symlink_status(target))) {
     rename_file(path_, target, ExitCode::kResources);
@@ -44,6 +49,16 @@ void TemporaryDirectory::commit(const fs::path& target) {
   } else {
     throw system_error(errno, "replace", target.string(), ExitCode::kResources);
   }
+}
+
+fs::path absolute_target(const fs::path& directory) {
+  fs::path target = fs::absolute(directory).lexically_normal();
+  return target.has_filename() ? target : target.parent_path();  // "model/"
+}
+
+fs::path temporary_beside(const fs::path& target) {
+  return target.parent_path() /
+         fmt::format(".{}.tmp{}", target.filename().string(), static_cast<int64_t>(getpid()));
 }
 
 }  // namespace athanor::checkpoint

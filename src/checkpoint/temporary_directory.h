@@ -27,4 +27,9 @@ class TemporaryDirectory {
   bool committed_ = false;
 };
 
+/// Where a directory that the user names shall appear: absolute, without a slash at its end.
+fs::path absolute_target(const fs::path& directory);
+/// A hidden name beside `target` for this process: what a killed one leaves there is never taken for the target.
+fs::path temporary_beside(const fs::path& target);
+
 }  // namespace athanor::checkpoint

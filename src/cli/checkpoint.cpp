@@ -1,4 +1,4 @@
-// athanor checkpoint inspect|verify|export.
+// athanor checkpoint inspect|verify|diff|export|import.
 #include "checkpoint/checkpoint.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,8 @@
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/model_diff.h"
+#include "checkpoint/model_transfer.h"
 #include "checkpoint/open_model.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -16,10 +18,15 @@
 namespace athanor::cli {
 namespace {
 
+checkpoint::OpenedModel open_model(const fs::path& path) {
+  checkpoint::OpenedModel opened = checkpoint::open_model(path);
+  for (const std::string& warning : opened.warnings) log::warning(warning);
+  return opened;
+}
+
 /// The checkpoint that a path means: itself, or the latest valid one of a run.
 checkpoint::Checkpoint open_checkpoint(const fs::path& path) {
-  const checkpoint::OpenedModel opened = checkpoint::open_model(path);
-  for (const std::string& warning : opened.warnings) log::warning(warning);
+  const checkpoint::OpenedModel opened = open_model(path);
   if (!opened.checkpoint) {
     throw data_error(path.string() + " is a model directory, not a checkpoint");
   }
@@ -83,38 +90,93 @@ void add_verify(CLI::App& group) {
   });
 }
 
+constexpr const char* kModelHelp = "Model directory of either layout, checkpoint, or run directory";
+
+void add_diff(CLI::App& group) {
+  struct Options {
+    fs::path a, b;
+    bool json = false;
+  };
+  CLI::App* verb =
+      add_verb(group, "diff", "Say which tensors of two models differ, and by how much",
+               "checkpoint diff runs/demo demo-model --json");
+  auto options = std::make_shared<Options>();
+  verb->add_option("A", options->a, kModelHelp)->required();
+  verb->add_option("B", options->b, "The other")->required();
+  add_json_flag(*verb, options->json);
+  verb->callback([options] {
+    const checkpoint::ModelDifference difference =
+        checkpoint::diff_models(open_model(options->a), open_model(options->b));
+    print(options->json ? checkpoint::to_json(difference) + "\n" : checkpoint::to_text(difference));
+  });
+}
+
 void add_export(CLI::App& group) {
   struct Options {
-    fs::path path, out;
-    std::string dtype = "bf16";
+    fs::path model, out;
+    std::string layout = "native";
+    std::string dtype;
+    std::string shard_size = "5GB";
   };
   CLI::App* verb =
       add_verb(group, "export", "Write a model directory that Hugging Face, vLLM and SGLang load",
                "checkpoint export runs/demo demo-model --dtype fp32");
   auto options = std::make_shared<Options>();
-  verb->add_option("CHECKPOINT", options->path, "Checkpoint, or run directory: its latest")
-      ->required();
+  verb->add_option("MODEL", options->model, kModelHelp)->required();
   verb->add_option("DIR", options->out, "The model directory to write")->required();
-  verb->add_option("--dtype", options->dtype, "Of the stored weights: bf16 or fp32")
-      ->check(CLI::IsMember({"bf16", "fp32"}))
+  verb->add_option("--layout", options->layout,
+                   "Of the weights: native, or legacy as ZAYA1-8B-legacy")
+      ->check(CLI::IsMember({"native", "legacy"}))
+      ->capture_default_str();
+  verb->add_option(
+          "--dtype", options->dtype,
+          "Of the stored weights: bf16 or fp32 (default: a model directory's own, bf16 of a "
+          "checkpoint)")
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  verb->add_option("--shard-size", options->shard_size, "A file holds at most so much")
       ->capture_default_str();
   verb->callback([options] {
-    checkpoint::ExportOptions how;
-    how.dtype = options->dtype == "bf16" ? DType::kBF16 : DType::kF32;
-    const checkpoint::Checkpoint opened = open_checkpoint(options->path);
-    checkpoint::export_checkpoint(opened, options->out, how);
-    print(fmt::format("{} now holds step {} of {}\n", options->out.string(), opened.step(),
-                      opened.path().string()));
+    checkpoint::TransferOptions how;
+    how.layout =
+        options->layout == "legacy" ? checkpoint::Layout::kLegacy : checkpoint::Layout::kNative;
+    if (!options->dtype.empty()) how.dtype = options->dtype == "bf16" ? DType::kBF16 : DType::kF32;
+    how.shard_bytes = checkpoint::parse_shard_size(options->shard_size);
+    const checkpoint::OpenedModel opened = open_model(options->model);
+    const DType dtype = checkpoint::export_opened(opened, options->out, how);
+    print(fmt::format("{} now holds {} in the {} layout, {}\n", options->out.string(),
+                      opened.directory.string(), options->layout,
+                      dtype == DType::kBF16 ? "bf16" : "fp32"));
+  });
+}
+
+void add_import(CLI::App& group) {
+  struct Options {
+    fs::path model, out;
+  };
+  CLI::App* verb =
+      add_verb(group, "import", "Make a checkpoint of a model that comes from elsewhere",
+               "checkpoint import ZAYA1-8B-legacy imported");
+  auto options = std::make_shared<Options>();
+  verb->add_option("MODEL", options->model, kModelHelp)->required();
+  verb->add_option("DIR", options->out, "The checkpoint to write")->required();
+  verb->callback([options] {
+    const checkpoint::OpenedModel opened = open_model(options->model);
+    const DType dtype = checkpoint::import_opened(opened, options->out);
+    print(fmt::format("{} now holds {} as a checkpoint, {}\n", options->out.string(),
+                      opened.directory.string(), dtype == DType::kBF16 ? "bf16" : "fp32"));
   });
 }
 
 }  // namespace
 
 void add_checkpoint(CLI::App& app) {
-  CLI::App* group = add_group(app, "checkpoint", "Inspect, verify and export checkpoints");
+  CLI::App* group =
+      add_group(app, "checkpoint", "Inspect, verify and compare checkpoints; models in and out");
   add_inspect(*group);
   add_verify(*group);
+  add_diff(*group);
   add_export(*group);
+  add_import(*group);
 }
 
 }  // namespace athanor::cli

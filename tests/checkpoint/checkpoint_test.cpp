@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/checksum.h"
+#include "checkpoint/model_transfer.h"
 #include "checkpoint/open_model.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tiny_parameters.h"
@@ -312,7 +313,8 @@ TEST_F(CheckpointTest, TensorsThatDoNotFitAreRefused) {
   other.layers = 1;
   other.layer_kinds.pop_back();
   OwnParameters shorter(other);
-  expect_error(ExitCode::kData, {"unexpected", "model.layers.1"}, [&] { opened.load(*shorter); });
+  expect_error(ExitCode::kData, {"does not call for", "model.layers.1"},
+               [&] { opened.load(*shorter); });
   other.layers = 3;
   other.layer_kinds.assign(3, model::LayerKind::kFull);
   OwnParameters taller(other);
@@ -324,7 +326,7 @@ TEST_F(CheckpointTest, TensorsThatDoNotFitAreRefused) {
 
 TEST_F(CheckpointTest, ExportsAModelDirectoryWithItsTokenizer) {
   const fs::path path = save_step(1);
-  export_checkpoint(Checkpoint::open(path), scratch_ / "model", {.dtype = DType::kF32});
+  export_opened(open_model(path), scratch_ / "model", {.dtype = DType::kF32});
   EXPECT_EQ(names_in(scratch_ / "model"),
             (std::set<std::string>{"config.json", "generation_config.json", "model.safetensors",
                                    "tokenizer.json", "tokenizer_config.json"}));

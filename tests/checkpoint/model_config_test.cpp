@@ -77,6 +77,16 @@ TEST(ModelConfig, ReadsTheReleasedForm) {
   EXPECT_EQ(parsed.eos, 1);
 }
 
+TEST(ModelConfig, WithoutLayerTypesAllAttendFully) {
+  json config = reference_config("tiny");
+  config.erase("layer_types");
+  EXPECT_EQ(parse(config).layer_kinds, parse(reference_config("tiny")).layer_kinds);
+  config["layer_types"] = nullptr;
+  EXPECT_EQ(parse(config).layer_kinds.size(), 3u);
+  config["num_hidden_layers"] = int64_t{1} << 31;  // no list says that so many are meant
+  expect_error(ExitCode::kData, {"num_hidden_layers"}, [&] { parse(config); });
+}
+
 TEST(ModelConfig, AbsentTokensAreNone) {
   json config = reference_config("tiny");
   config["bos_token_id"] = nullptr;
@@ -149,7 +159,7 @@ std::vector<BadConfig> bad_configs() {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "num_experts", "moe_intermediate_size", "router_hidden_size", "vocab_size",
-        "max_position_embeddings", "rms_norm_eps", "layer_types"}) {
+        "max_position_embeddings", "rms_norm_eps"}) {
     bad.push_back({key, json::json_pointer(std::string("/") + key), removed, {key, "missing"}});
   }
   return bad;
@@ -186,13 +196,6 @@ TEST(ModelConfig, TextThatIsNoConfigIsRefused) {
     expect_error(ExitCode::kData, {"config.json"},
                  [&] { checkpoint::parse_model_config(text, "config.json"); });
   }
-}
-
-TEST(ModelConfig, TheLegacyLayoutIsRefused) {
-  const auto folder = golden_folder("legacy");
-  if (!folder) GTEST_SKIP() << golden_absent("legacy");
-  expect_error(ExitCode::kData, {"legacy", "config.json"},
-               [&] { checkpoint::read_model_config(*folder); });
 }
 
 }  // namespace

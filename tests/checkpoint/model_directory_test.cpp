@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -76,7 +77,7 @@ TEST(ModelDirectory, ShardsAndOneFileHoldTheSame) {
   const json index = json::parse(read_file(scratch / "many" / "model.safetensors.index.json"));
   EXPECT_EQ(index.at("weight_map").size(),
             model::count_parameters(written->config()).tensors_stored);
-  EXPECT_EQ(index.at("metadata").at("total_parameters").get<size_t>(), written.all().size());
+  EXPECT_EQ(index.at("metadata").at("total_parameters").get<int64_t>(), written->numel());
   EXPECT_EQ(index.at("metadata").at("total_size").get<size_t>(), written.all().size() * 4);
   for (const std::string& name : names_in(scratch / "many")) {
     if (!name.ends_with(".safetensors")) continue;
@@ -227,6 +228,59 @@ TEST_F(SpoiledModel, WrongDtype) {
   refused({"model.safetensors", "model.norm.weight", "I32"});
 }
 
+// A header that says another dtype of as many bytes.
+TEST_F(SpoiledModel, DtypesThatNobodyComputesWithAreRefusedByName) {
+  struct Stored {
+    std::string dtype;
+    std::vector<int64_t> shape;
+  };
+  const fs::path path = directory() / "model.safetensors";
+  const std::string whole = read_file(path);
+  const std::string name = "\"model.layers.1.mlp.experts.down_proj\"";  // F32[2, 3, 1]
+  const size_t at = whole.find(name);
+  ASSERT_NE(at, std::string::npos);
+  const std::string good = R"("dtype":"F32","shape":[2,3,1])";
+  const size_t says = whole.find(good, at);
+  ASSERT_NE(says, std::string::npos);
+  for (const std::string dtype : {"F8_E4M3", "F8_E5M2", "F8_E8M0", "I8", "U8", "BOOL"}) {
+    const std::string bad = R"("dtype":")" + dtype + R"(","shape":[24])";
+    std::string spoiled = whole;
+    uint64_t length = 0;
+    std::memcpy(&length, whole.data(), sizeof length);
+    spoiled.replace(says, good.size(), bad);
+    length = length + bad.size() - good.size();
+    std::memcpy(spoiled.data(), &length, sizeof length);
+    write_bytes(path, spoiled);
+    refused({"model.safetensors", "experts.down_proj", dtype + "[24]"});
+    const std::string fitting = R"("dtype":")" + dtype + R"(","shape":[2,3,1])";
+    // The right shape takes fewer bytes: then the file is refused as such.
+    spoiled.replace(says, bad.size(), fitting);
+    length = length + fitting.size() - bad.size();
+    std::memcpy(spoiled.data(), &length, sizeof length);
+    write_bytes(path, spoiled);
+    refused({"model.safetensors", "experts.down_proj", dtype});
+  }
+  std::vector<int64_t> wide(6);
+  for (NamedTensor& own : tensors_) {
+    if (own.name == "model.layers.1.mlp.experts.down_proj") own.data = Tensor::of(wide.data(), {6});
+  }
+  rewrite();
+  refused({"experts.down_proj", "stored as I64", "F32 or BF16"});
+}
+
+TEST_F(SpoiledModel, NamesThatWouldLeadElsewhereAreNoTensorsOfTheModel) {
+  for (const std::string& name :
+       {std::string("../../etc/passwd"), std::string("/etc/passwd"), std::string("a\0b", 3),
+        std::string("model.norm.weight\0", 18), std::string("a\nb"), std::string()}) {
+    tensors_.push_back(tensors_.back());
+    tensors_.back().name = name;
+    rewrite();
+    const std::string shown = name.substr(0, name.find_first_of(std::string("\0\n", 2)));
+    refused({"model.safetensors", "1 tensor that config.json does not call for", shown});
+    tensors_.pop_back();
+  }
+}
+
 TEST_F(SpoiledModel, AWeightThatIsNoNumber) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
@@ -288,6 +342,27 @@ TEST_F(SpoiledModel, TensorDoubledAcrossShards) {
 TEST_F(SpoiledModel, IndexThatLeavesItsFolder) {
   shard([](json& index) { index["weight_map"]["model.norm.weight"] = "../x.safetensors"; });
   refused({"index.json", "model.norm.weight", "no file name"});
+}
+
+TEST_F(SpoiledModel, IndexWithPathsOfAnyKind) {
+  for (const char* path : {"/etc/passwd", "sub/x.safetensors", "..", ".", "", "..\\x"}) {
+    json index{{"weight_map", {{"model.norm.weight", path}}}};
+    fs::remove(directory() / "model.safetensors");
+    write_bytes(directory() / "model.safetensors.index.json", index.dump());
+    refused({"index.json", "model.norm.weight", "no file name"});
+  }
+}
+
+TEST_F(SpoiledModel, IndexThatMapsATensorTwice) {
+  shard([](json&) {});
+  const fs::path index = directory() / "model.safetensors.index.json";
+  std::string text = read_file(index);
+  const std::string map = "\"weight_map\":{";
+  const size_t at = text.find(map);
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at + map.size(), "\"model.norm.weight\":\"b.safetensors\",");
+  write_bytes(index, text);
+  refused({"index.json", "model.norm.weight", "occurs twice"});
 }
 
 TEST_F(SpoiledModel, IndexWithoutAMap) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <limits>
 
 #include "support/golden.h"
@@ -184,6 +186,9 @@ std::vector<BadFile> bad_files() {
       {"hole_at_the_start",
        file_of(one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"), 8),
        {"tensor t", "hole"}},
+      {"half_a_byte",
+       file_of(one(R"({"dtype":"F4","shape":[3],"data_offsets":[0,1]})"), 1),
+       {"tensor t", "F4[3]"}},
       {"metadata_no_object", file_of(R"({"__metadata__":7})", 0), {"__metadata__"}},
       {"metadata_number", file_of(R"({"__metadata__":{"a":7}})", 0), {"__metadata__"}},
       {"nested",
@@ -213,6 +218,38 @@ TEST(Safetensors, AbsentFilesFoldersAndPipesAreRefused) {
   const std::string pipe = (folder / "pipe").string();
   ASSERT_EQ(::system(("mkfifo " + pipe).c_str()), 0);
   expect_error(ExitCode::kData, {"pipe", "regular"}, [&] { SafetensorsFile file(pipe); });
+}
+
+TEST(Safetensors, AHeaderOfAGigabyteIsRefusedUnread) {
+  // Once claimed by a small file, once really there: 1 GB of spaces would be valid JSON's padding.
+  const ScratchFolder folder;
+  std::string bytes = file_of(R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0);
+  constexpr uint64_t kGigabyte = 1'000'000'000;
+  for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(kGigabyte >> (8 * i));
+  for (const bool there : {false, true}) {
+    write_bytes(folder / "huge", bytes);
+    if (there) fs::resize_file(folder / "huge", kGigabyte + 8);
+    const std::string message = expect_error(ExitCode::kData, {"huge", "1000000000"},
+                                             [&] { SafetensorsFile file(folder / "huge"); });
+    EXPECT_EQ(message.find("allows 100000000") != std::string::npos, there) << message;
+  }
+}
+
+TEST(Safetensors, TensorsNeedNoAlignment) {
+  const ScratchFolder folder;
+  const std::array<float, 2> values{1.5f, -2.25f};
+  std::string bytes = file_of(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                              R"("b":{"dtype":"F32","shape":[2],"data_offsets":[3,11]}})",
+                              11);
+  std::memcpy(bytes.data() + bytes.size() - 8, values.data(), 8);
+  write_bytes(folder / "a", bytes);
+  const SafetensorsFile file(folder / "a");
+  std::array<float, 2> same{};
+  std::array<double, 2> converted{};
+  file.read(file.at("b"), 0, Tensor::of(same.data(), {2}));
+  file.read(file.at("b"), 0, Tensor::of(converted.data(), {2}));
+  EXPECT_EQ(same, values);
+  EXPECT_EQ(converted[1], -2.25);
 }
 
 TEST(Safetensors, EmptyTensorsAndScalarsAreFine) {

@@ -95,6 +95,69 @@ TEST_F(CheckpointVerb, ExportsAModelThatSpeaksAlike) {
   EXPECT_EQ(generate(half).code, 0);
 }
 
+TEST_F(CheckpointVerb, EveryFormOfAModelSpeaksAlikeAndIsEqual) {
+  const std::string step = save(5);
+  const auto at = [&](const char* name) { return (folder_ / name).string(); };
+  const auto done = [&](const std::string& name, const std::vector<std::string>& rest) {
+    const Outcome outcome = verb(name, rest);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(rest[1] + " now holds "), std::string::npos) << outcome.out;
+  };
+  done("export",
+       {step, at("legacy"), "--layout", "legacy", "--dtype", "fp32", "--shard-size", "20KB"});
+  EXPECT_TRUE(fs::exists(folder_ / "legacy/model.safetensors.index.json"));
+  done("import", {at("legacy"), at("imported")});
+  done("export", {at("imported"), at("native"), "--dtype", "fp32"});
+  done("export", {at("native"), at("again"), "--layout", "legacy"});
+  EXPECT_EQ(verb("verify", {at("imported")}).code, 0);
+  const std::string said = generate(step).out;
+  for (const char* name : {"legacy", "imported", "native", "again"}) {
+    EXPECT_EQ(generate(at(name)).out, said) << name;
+    const Outcome difference = verb("diff", {step, at(name), "--json"});
+    EXPECT_EQ(difference.code, 0) << difference.err;
+    EXPECT_EQ(json::parse(difference.out).at("equal"), true) << difference.out;
+  }
+  done("export", {at("native"), at("half"), "--dtype", "bf16"});
+  const Outcome difference = verb("diff", {at("legacy"), at("half")});
+  EXPECT_EQ(difference.code, 0);
+  EXPECT_NE(difference.out.find("equal when rounded to bf16"), std::string::npos) << difference.out;
+  EXPECT_NE(generate(at("half")).out, "");
+}
+
+TEST_F(CheckpointVerb, ImportRefusesInOneLineAndLeavesNothing) {
+  const std::string model = write_model(folder_ / "model", text_config());
+  const std::string out = folder_ / "deep/imported";
+  expect_refusal(verb("import", {folder_ / "absent", out}), 3, "absent");
+  expect_refusal(verb("import", {folder_.path(), out}), 3, "not a model directory");
+  fs::resize_file(fs::path(model) / "model.safetensors", 5000);
+  expect_refusal(verb("import", {model, out}), 3, "model.safetensors");
+  EXPECT_FALSE(fs::exists(folder_ / "deep"));
+  expect_refusal(verb("export", {model, out, "--shard-size", "big"}), 2, "'big'");
+  expect_refusal(verb("export", {model, out, "--layout", "old"}), 2, "old");
+  expect_refusal(verb("diff", {model, folder_ / "absent"}), 3, "absent");
+}
+
+TEST_F(CheckpointVerb, AFullDiskLeavesNothingOfAnImport) {
+  const std::string model = write_model(folder_ / "model", text_config());
+  const SmallDisk disk(int64_t{1} << 20);
+  if (!disk.mounted()) GTEST_SKIP() << kFullDiskNotTried;
+  const uintmax_t weights = fs::file_size(fs::path(model) / "model.safetensors");
+  const uintmax_t room = fs::space(disk.path()).available;
+  for (const uintmax_t left : {uintmax_t{0}, weights / 2, weights}) {
+    write_file_atomically(disk.path() / "filler", std::string(room - left, 'x'));
+    for (const char* layout : {"native", "legacy"}) {
+      expect_refusal(verb("export", {model, disk.path() / "new" / "model", "--layout", layout}), 6,
+                     "No space left");
+    }
+    expect_refusal(verb("import", {model, disk.path() / "new" / "imported"}), 6, "No space left");
+    size_t entries = 0;
+    for ([[maybe_unused]] const auto& entry : fs::directory_iterator(disk.path())) ++entries;
+    EXPECT_EQ(entries, 1u) << "the filler";
+    fs::remove(disk.path() / "filler");
+  }
+  EXPECT_EQ(generate(model).code, 0);
+}
+
 TEST_F(CheckpointVerb, ADamagedNewestCheckpointIsPassedOverWithAWarning) {
   const std::string older = save(5);
   const fs::path newer = save(6);
@@ -137,7 +200,7 @@ TEST_F(CheckpointVerb, ExportReplacesModelsAloneAndLosesNothing) {
   EXPECT_EQ(read_file(foreign / "config.json"), "{}");
   fs::remove(foreign / "thesis.tex");
   EXPECT_EQ(verb("export", {step, foreign}).code, 0);
-  expect_refusal(verb("export", {step, step}), 2, "no part of a model");
+  expect_refusal(verb("export", {step, step}), 2, "the model that is read");
   EXPECT_EQ(verb("verify", {step}).code, 0);
 }
 

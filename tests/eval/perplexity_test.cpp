@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "checkpoint/safetensors.h"
 #include "data/documents.h"
 #include "data/tokenizer_train.h"
 #include "infer/session.h"
@@ -278,10 +280,18 @@ TEST(Perplexity, RefusesWhatItCannotMeasure) {
   for (auto& [name, content] : data::make_byte_tokenizer()->files())
     files.push_back({name, content});
   const auto broken_by = [&](float value) {
-    for (int64_t i = 0; i < test::text_config().hidden; ++i)
-      parameters.flat().as<float>()[i] = value;
-    checkpoint::export_model(folder / "broken", test::text_config(),
-                             checkpoint::weights_of(parameters), files, {.dtype = DType::kF32});
+    const fs::path broken = folder / "broken";
+    checkpoint::export_model(broken, test::text_config(), checkpoint::weights_of(parameters), files,
+                             {.dtype = DType::kF32});
+    // No model with a weight that is no number is written: the first row of the embedding, in the file.
+    const fs::path path = broken / "model.safetensors";
+    const uint64_t begin = checkpoint::SafetensorsFile(path).at("model.embed_tokens.weight").begin;
+    std::string bytes = read_file(path);
+    for (int64_t i = 0; i < test::text_config().hidden; ++i) {
+      std::memcpy(bytes.data() + begin + static_cast<size_t>(i) * sizeof value, &value,
+                  sizeof value);
+    }
+    write_file_atomically(path, bytes);
     return code({.model = folder / "broken", .data = good});
   };
   EXPECT_EQ(broken_by(std::numeric_limits<float>::quiet_NaN()), ExitCode::kData);
