@@ -265,7 +265,10 @@ std::vector<ConfigChange> adopt_changes(Config& stored, const Config& wanted,
   for (const std::string& text : overrides) overridden.insert(text.substr(0, text.find('=')));
   Config next = wanted;
   next.run.tokens_fitted = stored.run.tokens_fitted;
-  if (next.run.init.empty()) next.run.init = stored.run.init;
+  if (next.run.init.empty()) {  // it goes on without naming the model again
+    next.run.init = stored.run.init;
+    next.run.init_optimizer = stored.run.init_optimizer;
+  }
   if (next.data.path.empty()) next.data.path = stored.data.path;
   const auto differs = [&](const std::string& key, const std::string& was, const std::string& is) {
     return usage_error(fmt::format(

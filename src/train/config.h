@@ -23,6 +23,8 @@ enum class TokenizerKind : uint8_t { kBytes, kByteLevel, kByteFallback, kUnigram
 /// What enters matrix products (DESIGN §2, Numbers).
 enum class NumberFormat : uint8_t { kBf16, kFp32 };
 enum class OnDivergence : uint8_t { kStop, kRollback };
+/// The optimizer's state of a run that starts from a model: none, or that of the model's checkpoint.
+enum class InitOptimizer : uint8_t { kFresh, kGiven };
 
 struct ModelSection {
   int64_t layers = 0, hidden = 0, query_heads = 0, key_value_heads = 0, head_size = 0;
@@ -128,6 +130,7 @@ struct RunSection {
   double time_budget_seconds = 0;  ///< 0: none; else the phases' tokens are scaled to fill it
   bool tokens_fitted = false;      ///< written by the program once it has scaled them
   std::string init;  ///< model whose weights and tokenizer the run starts from; --init sets it
+  InitOptimizer init_optimizer = InitOptimizer::kFresh;
 };
 
 struct Config {

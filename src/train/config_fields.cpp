@@ -141,6 +141,7 @@ std::vector<Field> fields_of(Config& c) {
   t.real("time_budget_seconds", c.run.time_budget_seconds, 0, 1e9);
   t.flag("tokens_fitted", c.run.tokens_fitted).on_resume = OnResume::kFollow;
   t.text("init", c.run.init);
+  t.choice("init_optimizer", c.run.init_optimizer, {"fresh", "given"});
 
   model_fields(t, c.model);
 

@@ -97,6 +97,19 @@ fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunS
                     [&] { return writer->commit(info, model, records, side_files).string(); });
 }
 
+int64_t load_optimizer_state(const checkpoint::Checkpoint& checkpoint, Workspace& workspace) {
+  for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
+    checkpoint.read(tensor.name, tensor.begin, tensor.value);
+  });
+  try {
+    return parse(checkpoint.manifest().state, "state", checkpoint.path())
+        .at("applied_steps")
+        .get<int64_t>();
+  } catch (const json::exception& error) {
+    throw data_error(checkpoint.path().string() + ": manifest.json: " + error.what());
+  }
+}
+
 RunState load_snapshot(const checkpoint::Checkpoint& checkpoint, Workspace& workspace,
                        const std::string& data_identity) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
@@ -125,9 +138,7 @@ RunState load_snapshot(const checkpoint::Checkpoint& checkpoint, Workspace& work
     throw data_error(checkpoint.path().string() + ": manifest.json: " + error.what());
   }
   checkpoint.load(workspace.parameters);
-  for_optimizer_state(workspace, [&](const optim::StateTensor& tensor) {
-    checkpoint.read(tensor.name, tensor.begin, tensor.value);
-  });
+  load_optimizer_state(checkpoint, workspace);
   return state;
 }
 

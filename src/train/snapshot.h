@@ -40,4 +40,8 @@ fs::path save_snapshot(RunDirectory& directory, const Config& config, const RunS
 RunState load_snapshot(const checkpoint::Checkpoint& checkpoint, Workspace& workspace,
                        const std::string& data_identity);
 
+/// Fills the optimizers' state from the checkpoint of another run. Returns the steps that made it, which the bias corrections
+/// go on from. Throws kData when a tensor is missing.
+int64_t load_optimizer_state(const checkpoint::Checkpoint& checkpoint, Workspace& workspace);
+
 }  // namespace athanor::train

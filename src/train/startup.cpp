@@ -40,6 +40,39 @@ void require_geometry(const Config& config, const model::ModelConfig& given) {
   if (slides) same("sliding_window", wanted.sliding_window, given.sliding_window);
 }
 
+/// Refuses run.init_optimizer = "given" where run.init holds no optimizer's state, or that of another kind.
+void require_optimizer_state(const Config& config) {
+  if (config.run.init_optimizer == InitOptimizer::kFresh) return;
+  if (config.run.init.empty()) {
+    throw usage_error(
+        "run.init_optimizer: \"given\" needs a checkpoint to start from: name it with --init");
+  }
+  const checkpoint::OpenedModel model = checkpoint::open_model(config.run.init);
+  bool any = false;
+  bool momentum = false;
+  if (model.checkpoint) {
+    const checkpoint::Checkpoint given = checkpoint::Checkpoint::open(model.directory);
+    for (const checkpoint::StoredTensor& tensor : given.manifest().tensors) {
+      any |= tensor.name.starts_with("optimizer.");
+      momentum |= tensor.name.starts_with("optimizer.momentum.");
+    }
+  }
+  if (!any) {
+    throw usage_error(fmt::format(
+        "run.init_optimizer: {} holds no optimizer state; \"fresh\" begins without, or name the "
+        "checkpoint of a run",
+        model.directory.string()));
+  }
+  if (momentum != (config.optimizer.kind == optim::OptimizerKind::kMuon)) {
+    const char* given = momentum ? "muon" : "adamw";
+    throw usage_error(
+        fmt::format("run.init_optimizer: {} holds the state of {}, which optimizer.kind is not: "
+                    "make it \"{}\", "
+                    "or take \"fresh\"",
+                    model.directory.string(), given, given));
+  }
+}
+
 void report_damage(RunDirectory& directory, const checkpoint::LatestCheckpoint& latest) {
   for (const checkpoint::DamagedCheckpoint& damaged : latest.damaged) {
     log::warning(fmt::format("{} is damaged: {}", damaged.path.string(), damaged.reason));
@@ -103,7 +136,10 @@ void take_over_untrained(const std::string& stored_toml, Config& wanted,
   try {
     stored = parse_stored_config(stored_toml, directory.config());
     if (wanted.data.path.empty()) wanted.data.path = stored.data.path;
-    if (wanted.run.init.empty()) wanted.run.init = stored.run.init;
+    if (wanted.run.init.empty()) {
+      wanted.run.init = stored.run.init;
+      wanted.run.init_optimizer = stored.run.init_optimizer;
+    }
     if (source_paths(stored) != source_paths(wanted)) {
       reason = "it reads other data";
     } else if (stored.tokenizer.path != wanted.tokenizer.path) {
@@ -154,6 +190,7 @@ Config wanted_config(const TrainOptions& options) {
 }
 
 void resolve_vocab(Config& config, int64_t tokenizer_vocab) {
+  require_optimizer_state(config);
   if (!config.run.init.empty()) {
     const model::ModelConfig given = checkpoint::open_model(config.run.init).config;
     if (config.model.vocab == kAuto) config.model.vocab = given.vocab;
@@ -176,6 +213,11 @@ Start find_start(const TrainOptions& options, RunDirectory& directory) {
   const std::optional<std::string> stored = directory.stored_config();
   if (options.resume != "none" && options.resume != "auto") {
     start.checkpoint = checkpoint::Checkpoint::open(options.resume);
+    if (start.checkpoint->manifest().config.empty()) {
+      throw usage_error(options.resume +
+                        " was imported and belongs to no run that could go on; start one from it "
+                        "with --init");
+    }
     start.checkpoint->verify();
   } else if (stored) {
     start.checkpoint = newest(directory);

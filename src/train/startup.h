@@ -20,7 +20,7 @@ fs::path run_directory_of(const TrainOptions& options);
 Config parse_stored_config(const std::string& toml, const fs::path& path);
 
 /// Fills in what the vocabulary decides and refuses, by key, what does not fit together: a model.vocab smaller than the
-/// tokenizer's, a geometry other than that of run.init.
+/// tokenizer's, a geometry other than that of run.init, an optimizer state that run.init does not have.
 void resolve_vocab(Config& config, int64_t tokenizer_vocab);
 
 /// Where a run starts.

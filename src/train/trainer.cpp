@@ -183,6 +183,10 @@ void Trainer::begin() {
   if (config_.run.time_budget_seconds > 0 && !config_.run.tokens_fitted) fit_budget();
   draw_weights();
   state_ = RunState();
+  if (config_.run.init_optimizer == InitOptimizer::kGiven) {
+    const fs::path given = checkpoint::open_model(config_.run.init).directory;
+    state_.applied = load_optimizer_state(checkpoint::Checkpoint::open(given), *workspace_);
+  }
   guard_.restore(state_.guard);
 }
 
