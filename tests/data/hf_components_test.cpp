@@ -167,10 +167,9 @@ TEST(HfDecoder, EachTypeDoesWhatItsNameSays) {
   EXPECT_EQ(decoded(replace, {"abba", "b"}), "a_a_");
 }
 
-std::vector<int32_t> parts(const std::vector<AddedToken>& tokens, std::string_view text) {
-  std::vector<std::string> spellings;
-  for (const AddedToken& token : tokens) spellings.push_back(token.content);
-  const AddedTokenMatcher matcher(tokens, spellings);
+std::vector<int32_t> parts(std::vector<AddedToken> tokens, std::string_view text) {
+  for (AddedToken& token : tokens) token.spelling = token.content;
+  const AddedTokenMatcher matcher(std::move(tokens));
   std::vector<int32_t> parts;
   matcher.each_part(text, [&](size_t begin, size_t end, int32_t id) {
     parts.insert(parts.end(), {static_cast<int32_t>(begin), static_cast<int32_t>(end), id});
@@ -196,8 +195,24 @@ TEST(HfAddedTokens, FlagsTakeSpacesAndMindWords) {
   const std::vector<AddedToken> tokens = {left, right, word};
   EXPECT_EQ(parts(tokens, "a \u3000L b"), (std::vector<int32_t>{0, 1, -1, 1, 6, 1, 6, 8, -1}));
   EXPECT_EQ(parts(tokens, "R  L"), (std::vector<int32_t>{0, 3, 2, 3, 4, 1}));
+  AddedToken lines{4, "\n\n"};
+  lines.lstrip = lines.rstrip = true;
+  EXPECT_EQ(parts({lines}, "a\n\n\n\n \n\nb"), (std::vector<int32_t>{0, 1, -1, 1, 8, 4, 8, 9, -1}))
+      << "what the first has taken is no second one";
+  lines.lstrip = false;
+  EXPECT_EQ(parts({lines}, "\n\n\n\nb"), (std::vector<int32_t>{0, 4, 4, 2, 4, 4, 4, 5, -1}));
   EXPECT_EQ(parts(tokens, "WW W_ W\u0301 W."),
             (std::vector<int32_t>{0, 10, -1, 10, 11, 3, 11, 12, -1}));
+}
+
+TEST(HfAddedTokens, AMillionOfThemThatTakeSpacesAreNotQuadratic) {
+  AddedToken lines{1, "\n\n"};
+  const std::string text(1'000'000, '\n');
+  for (const bool left : {false, true}) {
+    lines.lstrip = left;
+    lines.rstrip = true;
+    EXPECT_EQ(parts({lines}, text).size(), left ? 3u : 1'500'000u);
+  }
 }
 
 TEST(HfMerges, LongWordsAreMergedAsShortOnesAre) {

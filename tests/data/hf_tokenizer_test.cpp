@@ -215,6 +215,37 @@ TEST(HfTokenizer, UnknownCharactersAreFusedOrDropped) {
   EXPECT_EQ(make_hf(json)->encode("a" + others + "b"), (std::vector<int32_t>{1, 0, 2}));
 }
 
+TEST(HfTokenizer, NormalizedAddedTokensAreDecodedToWhatTheyAreNormalizedTo) {
+  Json json = byte_level_json({});
+  json["normalizer"] = {{"type", "Lowercase"}};
+  const auto add = [&](int id, const char* content, bool normalized, bool special) {
+    Json token = added_token(id, content, special);
+    token["normalized"] = normalized;
+    json["added_tokens"].push_back(token);
+  };
+  add(256, "<A>", true, false);
+  add(257, "<B>", false, false);
+  add(258, "<C>", true, true);
+  add(259, "<d>", true, true);
+  add(260, "<E>", false, true);
+  const auto tokenizer = make_hf(json);
+  const std::vector<int32_t> ids = {256, 257, 258, 259, 260};
+  EXPECT_EQ(tokenizer->encode("<A><B><C><D><E>"), ids);
+  EXPECT_EQ(tokenizer->decode(ids, false), "<a><B><c><d><E>");
+  EXPECT_EQ(tokenizer->decode(ids, true), "<a><B><c>")
+      << "a token is special by its spelling, which of <C> has changed";
+}
+
+TEST(HfTokenizer, TokensAreApartWhereThereIsNoDecoder) {
+  Json json = character_json({"a", "b"}, {});
+  const std::vector<int32_t> ids = {0, 1, 0};
+  EXPECT_EQ(make_hf(json)->decode(ids), "a b a");
+  json["decoder"] = nullptr;
+  EXPECT_EQ(make_hf(json)->decode(ids), "a b a");
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", Json::array()}};
+  EXPECT_EQ(make_hf(json)->decode(ids), "aba") << "one without a step is one";
+}
+
 TEST(HfTokenizer, ReadsWhatIsWrittenForASentencePieceModel) {
   const std::vector<std::string> texts = sample_corpus(200, 1);
   const auto documents = read_texts(texts);
@@ -285,7 +316,23 @@ TEST(HfTokenizer, WhatIsNotKnownIsRefusedByName) {
   refused({"decoder.decoders[0]", "\"CTC\""},
           [](Json& j) { j["decoder"]["decoders"][0] = {{"type", "CTC"}}; });
   refused({"post_processor", "\"Odd\""}, [](Json& j) { j["post_processor"] = {{"type", "Odd"}}; });
-  refused({"model", "\"Unigram\""}, [](Json& j) { j["model"]["type"] = "Unigram"; });
+  for (const char* type : {"Unigram", "WordPiece", "WordLevel"}) {
+    refused({"model", type}, [&](Json& j) { j["model"]["type"] = type; });
+  }
+  for (const char* type : {"BertNormalizer", "Nmt", "ByteLevel"}) {
+    refused({"normalizer", type}, [&](Json& j) { j["normalizer"] = {{"type", type}}; });
+  }
+  for (const char* type : {"BertPreTokenizer", "Whitespace", "FixedLength"}) {
+    refused({"pre_tokenizer", type}, [&](Json& j) { j["pre_tokenizer"] = {{"type", type}}; });
+  }
+  for (const char* type : {"WordPiece", "BPEDecoder"}) {
+    refused({"decoder", type}, [&](Json& j) { j["decoder"] = {{"type", type}}; });
+  }
+  refused({"pretokenizers[1]", "Metaspace behind ByteLevel"}, [](Json& j) {
+    const Json level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+    const Json mark = {{"type", "Metaspace"}, {"replacement", "_"}};
+    j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {level, mark}}};
+  });
   refused({"model.dropout"}, [](Json& j) { j["model"]["dropout"] = 0.1; });
   refused({"model.end_of_word_suffix"}, [](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; });
   refused({"model", "\"new_switch\""}, [](Json& j) { j["model"]["new_switch"] = true; });

@@ -36,14 +36,12 @@ size_t first_spaces(std::string_view text) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens,
-                                     std::vector<std::string> spellings)
-    : tokens_(std::move(tokens)) {
+AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::fill(std::begin(roots_), std::end(roots_), -1);
-  for (size_t i = 0; i < spellings.size(); ++i) {
-    require(!spellings[i].empty(), "an added token without a spelling");
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    require(!tokens_[i].spelling.empty(), "an added token without a spelling");
     int32_t node = -1;
-    for (const char c : spellings[i]) {
+    for (const char c : tokens_[i].spelling) {
       const auto byte = static_cast<unsigned char>(c);
       int32_t next = node < 0 ? roots_[byte] : child_of(node, byte);
       if (next < 0) {
@@ -108,9 +106,13 @@ void AddedTokenMatcher::each_part(
     if (token.lstrip) {
       // Not white space that the token before has taken already.
       const size_t from = std::min(done, begin);
-      begin = from + without_last_spaces(text.substr(from, begin - from));
+      begin = std::max(done, from + without_last_spaces(text.substr(from, begin - from)));
     }
-    if (token.rstrip) end += first_spaces(text.substr(end));
+    if (token.rstrip) {
+      end = std::max(end, done);  // what was taken behind the token before is white space, too
+      end += first_spaces(text.substr(end));
+    }
+    if (begin >= end) continue;  // of white space between two such tokens nothing is left
     if (done < begin) part(done, begin, -1);
     part(begin, end, token.id);
     done = end;

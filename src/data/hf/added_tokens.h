@@ -18,13 +18,14 @@ struct AddedToken {
   bool rstrip = false;       ///< … behind it
   bool normalized = true;    ///< matched in the normalized text, by its normalized content
   bool special = false;      ///< left out when decoding without special tokens
+  std::string spelling;      ///< what is looked for, and what it is decoded to
 };
 
 /// Finds the added tokens of one kind (normalized or not): leftmost, and of those that begin there the longest.
 class AddedTokenMatcher {
  public:
-  /// `spellings[i]` is what to look for of tokens[i]; not empty.
-  AddedTokenMatcher(std::vector<AddedToken> tokens, std::vector<std::string> spellings);
+  /// No spelling may be empty.
+  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
 
   bool empty() const { return tokens_.empty(); }
   const std::vector<AddedToken>& tokens() const { return tokens_; }

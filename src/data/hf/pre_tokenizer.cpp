@@ -158,6 +158,9 @@ class Reader {
       return;
     }
     if (type == "ByteLevel") return byte_level(field);
+    if (type == "Metaspace" && byte_level_) {
+      throw field.refusal("is a Metaspace behind ByteLevel, which would mark spellings of bytes");
+    }
     add(component(field, type));
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_set>
 
 #include "base/checksum.h"
 #include "data/hf/added_tokens.h"
@@ -63,9 +64,10 @@ class TextSink : public TokenSink {
 
 class Stream : public StreamDecoder {
  public:
+  /// `spaces` between tokens: where the file has no decoder.
   Stream(const Vocabulary& vocabulary, const std::vector<std::unique_ptr<Decoder>>& decoders,
-         bool skip_special)
-      : vocabulary_(vocabulary), skip_special_(skip_special), text_(decoders.empty()) {
+         bool spaces, bool skip_special)
+      : vocabulary_(vocabulary), skip_special_(skip_special), text_(spaces) {
     first_ = &text_;
     for (auto step = decoders.rbegin(); step != decoders.rend(); ++step) {
       steps_.push_back((*step)->start(*first_));
@@ -93,25 +95,42 @@ class Stream : public StreamDecoder {
   TokenSink* first_;
 };
 
-AddedTokenMatcher matcher_of(const Vocabulary& vocabulary, bool normalized,
-                             const Normalizer* normalizer, const std::string& name) {
+/// Gives added tokens their spelling: normalized ones what the normalizer makes of their content.
+void spell(std::vector<AddedToken>& tokens, const Normalizer* normalizer, const std::string& name) {
+  for (AddedToken& token : tokens) {
+    std::string buffer;
+    Piece piece{token.content, true};
+    if (token.normalized && normalizer != nullptr) normalizer->apply(piece, buffer);
+    if (piece.text.empty()) {
+      throw data_error(fmt::format("{}: the added token {} is empty after normalization", name,
+                                   shown(token.content)));
+    }
+    token.spelling = piece.text;
+  }
+}
+
+std::unique_ptr<AddedTokenMatcher> matcher_of(const std::vector<AddedToken>& all, bool normalized) {
   std::vector<AddedToken> tokens;
-  std::vector<std::string> spellings;
-  for (const bool special : {true, false}) {  // special ones win where two are spelled alike
-    for (const AddedToken& token : vocabulary.added) {
-      if (token.normalized != normalized || token.special != special) continue;
-      std::string buffer;
-      Piece piece{token.content, true};
-      if (normalized && normalizer != nullptr) normalizer->apply(piece, buffer);
-      if (piece.text.empty()) {
-        throw data_error(fmt::format("{}: the added token {} is empty after normalization", name,
-                                     shown(token.content)));
-      }
-      spellings.emplace_back(piece.text);
-      tokens.push_back(token);
+  for (const bool special :
+       {true, false}) {  // of those spelled alike the first wins: a special one
+    for (const AddedToken& token : all) {
+      if (token.normalized == normalized && token.special == special) tokens.push_back(token);
     }
   }
-  return {std::move(tokens), std::move(spellings)};
+  return std::make_unique<AddedTokenMatcher>(std::move(tokens));
+}
+
+/// What ids are decoded to. A token is left out as special by its spelling, as in the reference: a special one that its
+/// normalizer changed is not, another that is spelled as one is.
+void decode_spellings(Vocabulary& vocabulary) {
+  std::unordered_set<std::string_view> special;
+  for (const AddedToken& token : vocabulary.added) {
+    vocabulary.tokens[static_cast<size_t>(token.id)] = token.spelling;
+    if (token.special) special.insert(token.content);
+  }
+  for (const AddedToken& token : vocabulary.added) {
+    vocabulary.special[static_cast<size_t>(token.id)] = special.contains(token.spelling);
+  }
 }
 
 /// A tokenizer_config.json for a file that came without one: what was found out about its special tokens.
@@ -169,16 +188,18 @@ class HfTokenizer : public Tokenizer {
       }
       byte_level_ = read.byte_level;
     }
-    if (const auto field = root.find("decoder")) decoders_ = read_decoder(*field);
+    if (const auto field = root.find("decoder")) {
+      decoders_ = read_decoder(*field);
+      has_decoder_ = true;
+    }
     vocabulary_ = read_vocabulary(root, json, name);
     model_ = std::make_unique<Bpe>(model, json, vocabulary_, byte_level_);
     if (const auto field = root.find("post_processor")) {
       frame_ = read_post_processor(*field, vocabulary_);
     }
-    raw_tokens_ =
-        std::make_unique<AddedTokenMatcher>(matcher_of(vocabulary_, false, nullptr, name));
-    normalized_tokens_ =
-        std::make_unique<AddedTokenMatcher>(matcher_of(vocabulary_, true, normalizer_.get(), name));
+    spell(vocabulary_.added, normalizer_.get(), name);
+    raw_tokens_ = matcher_of(vocabulary_.added, false);
+    normalized_tokens_ = matcher_of(vocabulary_.added, true);
     const auto config = std::find_if(files_.begin(), files_.end(), [](const auto& file) {
       return file.first == kTokenizerCompanions[0];
     });
@@ -187,6 +208,7 @@ class HfTokenizer : public Tokenizer {
         find_special_ids(vocabulary_, frame_, model_->unk(), configured ? config->second : "",
                          name + "'s " + kTokenizerCompanions[0]);
     if (!configured) files_.emplace_back(kTokenizerCompanions[0], config_of(vocabulary_, special_));
+    decode_spellings(vocabulary_);
     cuts_ = SafeCuts(normalizer_.get(), pre_tokenizer_.get(), *model_, *raw_tokens_,
                      *normalized_tokens_);
     describe(json, root);
@@ -237,7 +259,7 @@ class HfTokenizer : public Tokenizer {
   }
 
   std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special) const override {
-    return std::make_unique<Stream>(vocabulary_, decoders_, skip_special);
+    return std::make_unique<Stream>(vocabulary_, decoders_, !has_decoder_, skip_special);
   }
 
   std::vector<std::pair<std::string, std::string>> files() const override { return files_; }
@@ -289,7 +311,8 @@ class HfTokenizer : public Tokenizer {
   std::unique_ptr<Normalizer> normalizer_;
   std::unique_ptr<PreTokenizer> pre_tokenizer_;
   bool byte_level_ = false;
-  std::vector<std::unique_ptr<Decoder>> decoders_;
+  bool has_decoder_ = false;
+  std::vector<std::unique_ptr<Decoder>> decoders_;  // none in an empty sequence, too
   Vocabulary vocabulary_;
   std::unique_ptr<Bpe> model_;
   SpecialFrame frame_;
