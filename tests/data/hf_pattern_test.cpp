@@ -43,6 +43,10 @@ TEST(HfPattern, ReadsWhatOnigurumaReadsOtherwise) {
   EXPECT_EQ(matches_of(R"([!-/:-@\[\]\-]+)", "a-[b]c"), (Texts{"-[", "]"}));
   EXPECT_EQ(matches_of(R"(\s+(?!\S)|\s)", "a   b "), (Texts{"  ", " ", " "}));
   EXPECT_EQ(matches_of("x*", "axxb"), (Texts{"", "xx", ""}));
+  // The fractions of Latin-1 are \w, but not in brackets.
+  EXPECT_EQ(matches_of(R"(\w+|[^\w\s]+)", "a\u00BDb \u2460\u00BD"),
+            (Texts{"a\u00BDb", "\u2460\u00BD"}));
+  EXPECT_EQ(matches_of(R"([\w]+)", "a\u00BDb"), (Texts{"a", "b"}));
 }
 
 TEST(HfPattern, RefusesWhatItDoesNotKnow) {

@@ -244,6 +244,9 @@ TEST(HfTokenizer, TokensAreApartWhereThereIsNoDecoder) {
   EXPECT_EQ(make_hf(json)->decode(ids), "a b a");
   json["decoder"] = {{"type", "Sequence"}, {"decoders", Json::array()}};
   EXPECT_EQ(make_hf(json)->decode(ids), "aba") << "one without a step is one";
+  json["decoder"] = {{"type", "Replace"}, {"pattern", {{"Regex", "$"}}}, {"content", "!"}};
+  EXPECT_EQ(make_hf(json)->decode(ids), "a!b!a!");
+  EXPECT_EQ(make_hf(json)->decode({}), "");
 }
 
 TEST(HfTokenizer, ReadsWhatIsWrittenForASentencePieceModel) {
@@ -328,6 +331,11 @@ TEST(HfTokenizer, WhatIsNotKnownIsRefusedByName) {
   for (const char* type : {"WordPiece", "BPEDecoder"}) {
     refused({"decoder", type}, [&](Json& j) { j["decoder"] = {{"type", type}}; });
   }
+  refused({"pre_tokenizer", "\"first\" behind another step"}, [](Json& j) {
+    const Json digits = {{"type", "Digits"}};
+    const Json mark = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+    j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {digits, mark}}};
+  });
   refused({"pretokenizers[1]", "Metaspace behind ByteLevel"}, [](Json& j) {
     const Json level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
     const Json mark = {{"type", "Metaspace"}, {"replacement", "_"}};
@@ -370,6 +378,16 @@ TEST(HfTokenizer, BrokenFilesAreRefusedWithTheirPlace) {
           [](Json& j) { j["added_tokens"].push_back(added_token(5000, "<new>")); });
   refused({"added_tokens[4]", "\"a\"", "model.vocab gives"},
           [](Json& j) { j["added_tokens"].push_back(added_token(0, "a")); });
+  refused({"added_tokens[4]", "is next"}, [](Json& j) {
+    const auto size = static_cast<int>(j["model"]["vocab"].size());
+    j["added_tokens"].push_back(added_token(size + 1, "<second>"));
+    j["added_tokens"].push_back(added_token(size, "<first>"));
+  });
+  refused({"added_tokens[4]", "is next"}, [](Json& j) {  // a hole that an added token fills
+    const int id = j["model"]["vocab"]["b"];
+    j["model"]["vocab"].erase("b");
+    j["added_tokens"].push_back(added_token(id, "<b>"));
+  });
   refused({"empty after normalization"}, [](Json& j) {
     j["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
     Json token = added_token(static_cast<int>(j["model"]["vocab"].size()), "\n");

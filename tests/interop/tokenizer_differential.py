@@ -126,8 +126,25 @@ def decoder(draw, is_bytes):
     return steps[0] if len(steps) == 1 and draw.random() < 0.5 else {"type": "Sequence", "decoders": steps}
 
 
+def post_processor(draw, config):
+    tokens = [t for t in config["added_tokens"]][:3]
+    def template():
+        items = [{"SpecialToken": {"id": t["content"], "type_id": 0}} for t in tokens for _ in range(draw.randint(0, 1))]
+        items.insert(draw.randint(0, len(items)), {"Sequence": {"id": "A", "type_id": 0}})
+        named = {t["content"]: {"id": t["content"], "ids": [t["id"]], "tokens": [t["content"]]} for t in tokens}
+        return {"type": "TemplateProcessing", "single": items, "pair": items + [{"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": named}
+    pair = [[tokens[0]["content"], tokens[0]["id"]], [tokens[-1]["content"], tokens[-1]["id"]]]
+    kinds = [template, template, lambda: byte_level(draw), lambda: {"type": "BertProcessing", "sep": pair[0], "cls": pair[1]},
+             lambda: {"type": "RobertaProcessing", "sep": pair[0], "cls": pair[1], "trim_offsets": True, "add_prefix_space": False}]
+    if draw.random() < 0.4:
+        return {"type": "Sequence", "processors": [draw.choice(kinds)() for _ in range(draw.randint(0, 3))]}
+    return draw.choice(kinds)()
+
+
 def vary(draw, config):
     """Another tokenizer of the same vocabulary."""
+    if draw.random() < 0.5:
+        config["post_processor"] = post_processor(draw, config)
     is_bytes = '"ByteLevel"' in json.dumps(config["pre_tokenizer"])
     if draw.random() < 0.6:
         config["normalizer"] = normalizer(draw) if draw.random() < 0.8 else None
@@ -210,6 +227,11 @@ def main():
             if expected != row["ids"]:
                 wrong.append((number, folder, "encode", text, row["ids"], expected))
             rows.append(expected)
+        mine, _ = run(options.binary, ["encode", path, "--add-special-tokens"], [{"text": t} for t in texts[:20]])
+        for text, row in zip(texts, mine):
+            expected = theirs.encode(text, add_special_tokens=True).ids
+            if config["post_processor"] and expected != row["ids"]:
+                wrong.append((number, folder, "encode with special tokens", text, row["ids"], expected))
         size = theirs.get_vocab_size()
         rows += [[draw.randrange(size) for _ in range(draw.randint(1, 12))] for _ in range(options.texts // 4)]
         for skip in (False, True):

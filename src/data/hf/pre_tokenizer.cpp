@@ -161,6 +161,10 @@ class Reader {
     if (type == "Metaspace" && byte_level_) {
       throw field.refusal("is a Metaspace behind ByteLevel, which would mark spellings of bytes");
     }
+    if (type == "Metaspace" && !steps_.empty()) {
+      const auto scheme = field.find("prepend_scheme");
+      asks_for_first_ |= scheme && scheme->text() == "first";
+    }
     add(component(field, type));
   }
 
@@ -168,6 +172,7 @@ class Reader {
     if (spelled_) steps_.push_back(std::make_unique<Unspell>());
     ReadPreTokenizer read;
     read.byte_level = byte_level_;
+    read.asks_for_first = asks_for_first_;
     if (steps_.size() == 1) {
       read.pre_tokenizer = std::move(steps_[0]);
     } else if (!steps_.empty()) {
@@ -225,6 +230,7 @@ class Reader {
   Steps steps_;
   bool byte_level_ = false;
   bool spelled_ = false;
+  bool asks_for_first_ = false;
 };
 
 }  // namespace

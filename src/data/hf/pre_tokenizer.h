@@ -29,6 +29,8 @@ struct ReadPreTokenizer {
   /// A ByteLevel pre-tokenizer is among them: the vocabulary spells bytes by GPT-2's characters. The words are bytes all the
   /// same; only pre-tokenizers behind that one see the characters.
   bool byte_level = false;
+  /// A Metaspace that marks the first word alone comes behind a step that cuts words: it asks which came first in the text.
+  bool asks_for_first = false;
 };
 
 /// The `pre_tokenizer` of a file. Types that are not known are refused by name.

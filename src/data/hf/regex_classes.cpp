@@ -32,10 +32,12 @@ Categories categories_of(std::string_view name) {
   return set;
 }
 
-/// \w of Oniguruma: as Rust's, but without joiners and with the superscripts and fractions of Latin-1.
+/// \w of Oniguruma in brackets: as Rust's, but without joiners.
+bool is_bracketed_word(char32_t c) { return is_word(c) && c != 0x200C && c != 0x200D; }
+
+/// \w of Oniguruma outside of them: with the superscripts and fractions of Latin-1, too.
 bool is_onig_word(char32_t c) {
-  if (c == 0x200C || c == 0x200D) return false;
-  return is_word(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE);
+  return is_bracketed_word(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE);
 }
 
 bool is_hex_digit(char32_t c) {
@@ -103,7 +105,7 @@ std::string category_class(std::string_view name, const Holds& holds) {
 }
 
 /// \w by categories, whose names are short, and the rest.
-std::string word_class() {
+std::string word_class(const Holds& holds) {
   std::string members;
   Categories named = 0;
   for (const std::string_view name : {"L", "M", "Nd", "Nl", "Pc"}) {
@@ -111,7 +113,7 @@ std::string word_class() {
     members += category_class(name, [set](char32_t c) { return in(c, set); });
     named |= set;
   }
-  return members + ranges_of([named](char32_t c) { return is_onig_word(c) && !in(c, named); });
+  return members + ranges_of([&](char32_t c) { return holds(c) && !in(c, named); });
 }
 
 }  // namespace
@@ -127,9 +129,9 @@ std::optional<std::string> class_of(std::string_view name, bool negated) {
   } else if (name == "d") {
     holds = [](char32_t c) { return in(c, bit(kNd)); };
     if (!negated) return category_class("Nd", holds);
-  } else if (name == "w") {
-    holds = is_onig_word;
-    if (!negated) return word_class();
+  } else if (name == "w" || name == "[w]") {
+    holds = name == "w" ? is_onig_word : is_bracketed_word;
+    if (!negated) return word_class(holds);
   } else if (name == "h") {
     holds = is_hex_digit;
   } else if (name == "Han") {

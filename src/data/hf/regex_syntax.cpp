@@ -348,7 +348,8 @@ class Translator {
       const std::string_view name = property(negated);
       content += members(name, negated);
     } else if (std::u32string_view(U"sdwhSDWH").find(kind) != std::u32string_view::npos) {
-      content += members(std::string(1, static_cast<char>(kind | 32)), kind < 'a');
+      const char small = static_cast<char>(kind | 32);
+      content += members(small == 'w' ? "[w]" : std::string(1, small), kind < 'a');
     } else {
       fail(fmt::format("the escape \\{} in a class, which is not known,", static_cast<char>(kind)));
     }

@@ -78,11 +78,13 @@ class Stream : public StreamDecoder {
     if (id < 0 || static_cast<size_t>(id) >= vocabulary_.tokens.size()) return "";
     const auto at = static_cast<size_t>(id);
     if (skip_special_ && vocabulary_.special[at]) return "";
+    any_ = true;
     first_->text(vocabulary_.tokens[at]);
     first_->end_token();
     return text_.take();
   }
   std::string finish() override {
+    if (!std::exchange(any_, false)) return "";  // of no token no step makes anything
     first_->finish();
     return text_.take();
   }
@@ -90,6 +92,7 @@ class Stream : public StreamDecoder {
  private:
   const Vocabulary& vocabulary_;
   bool skip_special_;
+  bool any_ = false;  // token since the beginning
   TextSink text_;
   std::vector<std::unique_ptr<TokenSink>> steps_;
   TokenSink* first_;
@@ -180,6 +183,11 @@ class HfTokenizer : public Tokenizer {
     if (const auto field = root.find("normalizer")) normalizer_ = read_normalizer(*field);
     if (const auto field = root.find("pre_tokenizer")) {
       ReadPreTokenizer read = read_pre_tokenizer(*field);
+      if (read.asks_for_first && normalizer_ != nullptr) {
+        throw field->refusal(
+            "has a Metaspace with the prepend_scheme \"first\" behind another step, which is not "
+            "known together with a normalizer");
+      }
       // Gemma splits at a character of which its normalizer has left none.
       const auto pattern = field->find("pattern");
       const auto literal = pattern ? pattern->find("String") : std::nullopt;

@@ -103,6 +103,7 @@ Vocabulary read_vocabulary(const Field& root, TokenizerJson& json, const std::st
       throw builder.refusal("model.vocab", fmt::format("has the token of the id {} twice", id));
     }
   }
+  auto next = static_cast<int32_t>(json.vocab.size());  // id of an added token
   json.vocab = {};
   std::unordered_map<std::string, int32_t> contents;
   for (const Field& field : fields) {
@@ -113,6 +114,14 @@ Vocabulary read_vocabulary(const Field& root, TokenizerJson& json, const std::st
     const int32_t known = vocabulary.model_id(token.content);
     if (known < 0) {
       builder.put(token.id, token.content, field.place());
+      // The reference does not go by the file's ids: it counts.
+      if (token.id != next) {
+        throw field.refusal(
+            fmt::format("gives {} the id {} where {} is next: Hugging Face's library gives added "
+                        "tokens ids behind the vocabulary, in their order",
+                        shown(token.content), token.id, next));
+      }
+      ++next;
     } else if (known != token.id) {
       throw field.refusal(fmt::format("gives {} the id {}, but model.vocab gives it {}",
                                       shown(token.content), token.id, known));

@@ -29,7 +29,8 @@ struct Vocabulary {
 };
 
 /// Reads `added_tokens` and takes the entries of model.vocab, whose strings are moved. Refuses ids that two tokens share,
-/// that are missing, negative or no numbers, and added tokens that are empty or contradict the model's vocabulary.
+/// that are missing, negative or no numbers, and added tokens that are empty, contradict the model's vocabulary, or have other
+/// ids than those behind it in their order: the reference would give them these, whatever the file says.
 Vocabulary read_vocabulary(const Field& root, TokenizerJson& json, const std::string& file);
 
 }  // namespace athanor::data::hf
