@@ -184,12 +184,11 @@ std::vector<int32_t> unit_ids(LearnedBpe& bpe, const WordCounts& counts, size_t 
 /// Finds the special tokens of a text.
 hf::AddedTokenMatcher special_matcher(const LearnedBpe& bpe) {
   std::vector<hf::AddedToken> added;
-  std::vector<std::string> spellings(bpe.tokens.begin(),
-                                     bpe.tokens.begin() + static_cast<std::ptrdiff_t>(bpe.special));
   for (size_t id = 0; id < bpe.special; ++id) {
-    added.push_back({.id = static_cast<int32_t>(id), .content = spellings[id]});
+    const std::string& token = bpe.tokens[id];
+    added.push_back({.id = static_cast<int32_t>(id), .content = token, .spelling = token});
   }
-  return {std::move(added), std::move(spellings)};
+  return hf::AddedTokenMatcher(std::move(added));
 }
 
 }  // namespace

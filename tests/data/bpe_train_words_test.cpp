@@ -37,7 +37,7 @@ TEST(CountWords, CutsByThePatternAndCounts) {
 }
 
 TEST(CountWords, CutsSpecialTokensOut) {
-  const hf::AddedTokenMatcher special({{.id = 0, .content = "<|x|>"}}, {"<|x|>"});
+  const hf::AddedTokenMatcher special({{.id = 0, .content = "<|x|>", .spelling = "<|x|>"}});
   EXPECT_EQ(counted({"a<|x|>b <|x|>"}, {.special = &special}),
             (Counted{{"a", 1}, {"b", 1}, {" ", 1}}));
 }
