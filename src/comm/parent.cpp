@@ -121,9 +121,7 @@ void Parent::round() {
 }
 
 void Parent::take_signals() {
-  for (const int number : child_->taken_signals()) {
-    if (!judgement_.faulty()) held_signals_.emplace(number, Clock::now());
-  }
+  for (const int number : child_->taken_signals()) held_signals_.emplace(number, Clock::now());
 }
 
 void Parent::pass_signals_on(Clock::time_point now) {
@@ -302,6 +300,7 @@ std::optional<int> Parent::decide(Clock::time_point now) {
   if (!judgement_.faulty()) {
     if (outcome->code != 0 && launch_.rank == 0 && !outcome->line.empty()) say(outcome->line);
     farewell(false);
+    take_leave(launch_);
     return outcome->code;
   }
   const bool speaks = judges() || now - *settled_ > kVerdictPatience;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 #include "base/files.h"
@@ -260,12 +261,13 @@ TEST_P(RanksOver, WorkerThatDiesBeforeMpiEndsAll) {
 }
 
 TEST_P(RanksOver, StopOfASchedulerIsTakenOnceByEachRank) {
-  Play play(mpi(), 2, {"steps=100000"});
+  Play play(mpi(), 2, {"steps=100000", "pause=100"});
   const std::vector<Pids> pids = play.pids();
   // Slurm signals every process of a job, parents and workers alike.
   for (const Pids& one : pids) {
     kill(one.worker, SIGTERM);
     kill(one.parent, SIGTERM);
+    usleep(20'000);
     kill(one.worker, SIGTERM);
   }
   EXPECT_EQ(play.wait(), 7) << play.said();
@@ -304,6 +306,23 @@ TEST_P(RanksOverOne, SecondStopEndsAtOnce) {
   EXPECT_EQ(play.wait(), 7) << play.said();
   EXPECT_EQ(play.command().out(), "") << "nothing was saved";
   expect_one_error(play, "ended by SIGTERM");
+}
+
+TEST(Parent, EndOfOneIsTheEndOfItsWorker) {
+  // No launcher that would clear up: only what it would tell.
+  Command command({ATHANOR_RANK_PROGRAM, "play", "at=0:start:0:loop"},
+                  {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
+                   "OMPI_COMM_WORLD_LOCAL_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0"});
+  const std::string parent = std::to_string(command.pid());
+  pid_t worker = 0;
+  ASSERT_TRUE(eventually([&] {
+    std::ifstream("/proc/" + parent + "/task/" + parent + "/children") >> worker;
+    return worker > 0;
+  }));
+  usleep(300'000);  // past exec
+  EXPECT_FALSE(gone(worker));
+  kill(command.pid(), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return gone(worker); }, 10s));
 }
 
 /// Every phase, by the launcher that is quick to end.
