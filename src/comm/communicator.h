@@ -30,7 +30,8 @@ struct CommunicatorOptions {
   Order order = Order::kTree;
   /// Sums and copies are cut into parts of at most this size: what a rank takes in at once.
   size_t part_bytes = size_t{4} << 20;
-  /// So long may a transfer stand still before a peer counts as lost.
+  /// So long may the transfers of large things stand still before a peer counts as lost. Who waits in a small one may wait for a
+  /// peer's long work: there the parents watch (comm/parent.h).
   double patience_seconds = 600;
   /// Hears of waiting; null for a page of its own, at which nobody looks.
   std::shared_ptr<Pulse> pulse;

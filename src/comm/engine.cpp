@@ -155,7 +155,9 @@ bool Engine::begin(Operation& operation, bool alone) {
       break;
     case Kind::kCall:
       if (!alone) return false;
+      in_call_ = true;
       (*operation.call)();
+      in_call_ = false;
       operation.passed_on = true;
       break;
   }
@@ -311,7 +313,7 @@ void Engine::idle(int peer) {
   }
   std::this_thread::sleep_for(
       std::chrono::microseconds(std::min(kLongestPause, idle_rounds_ - kQuickLooks + 5)));
-  if (idle_rounds_ % 1024 == 0 && seconds_since(moved_) > options_.patience_seconds) {
+  if (idle_rounds_ % 1024 == 0 && !in_call_ && seconds_since(moved_) > options_.patience_seconds) {
     throw Error(ExitCode::kPeer, fmt::format("rank {} did not answer rank {} for {:.0f} s", peer,
                                              transport_->rank(), options_.patience_seconds));
   }

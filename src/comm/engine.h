@@ -119,6 +119,7 @@ class Engine {
   std::atomic<uint64_t> bytes_received_{0};
   std::chrono::steady_clock::time_point moved_;  ///< when something last moved
   int idle_rounds_ = 0;
+  bool in_call_ = false;
   std::thread thread_;
 };
 

@@ -61,6 +61,11 @@ void RunDirectory::withdraw() {
   fs::remove(metrics_path(), ignored);
   fs::remove(path_ / "events.jsonl", ignored);
   fs::remove_all(tensorboard(), ignored);
+  fs::remove_all(path_ / "logs", ignored);
+}
+
+fs::path RunDirectory::log(int rank) const {
+  return path_ / "logs" / fmt::format("rank-{:05}.log", rank);
 }
 
 fs::path RunDirectory::shards(size_t source) const {
@@ -131,8 +136,8 @@ fs::path RunDirectory::set_aside() {
   const auto folder = [&] { return path_ / fmt::format("previous-{:03}", number); };
   while (fs::exists(folder())) ++number;
   make_directories(folder());
-  for (const char* name :
-       {"metrics.jsonl", "events.jsonl", "checkpoints", "tensorboard", "model", "config.toml"}) {
+  for (const char* name : {"metrics.jsonl", "events.jsonl", "checkpoints", "tensorboard", "logs",
+                           "model", "config.toml"}) {
     if (fs::exists(path_ / name)) rename_file(path_ / name, folder() / name);
   }
   return folder();

@@ -36,6 +36,8 @@ class RunDirectory {
   fs::path tokenizer() const { return path_ / "tokenizer"; }
   fs::path held_out() const { return path_ / "heldout.jsonl"; }
   fs::path model() const { return path_ / "model"; }
+  /// What a rank of many said.
+  fs::path log(int rank) const;
   /// Packed text of the run's n-th source of text.
   fs::path shards(size_t source) const;
 

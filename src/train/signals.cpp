@@ -1,14 +1,18 @@
 #include "train/signals.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace athanor::train {
 namespace {
 
-volatile std::sig_atomic_t received = 0;
+/// Set by a handler, or by the thread in which a worker hears its parent (comm/worker.h).
+std::atomic<int> received = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int number) {
-  if (received == 0) received = number;
+  int none = 0;
+  received.compare_exchange_strong(none, number);
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGINT, SIG_DFL);
 }

@@ -8,8 +8,10 @@
 
 #include "base/counted.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/memory.h"
 #include "comm/agree.h"
+#include "comm/beating.h"
 #include "comm/mpi_loader.h"
 #include "comm/worker.h"
 #include "data/documents.h"
@@ -98,9 +100,12 @@ void follow(Starting& s, const std::string& told) {
 
 /// Everything before the next step: the trainer is ready to run.
 std::unique_ptr<Trainer> prepare_training(Starting& s) {
+  s.world.pulse().enter(comm::Phase::kData, 0);
+  std::optional<comm::Beating> beating(s.world);
   const std::string told = comm::lead(s.world, [&] { return prepare_once(s); });
   std::unique_ptr<Trainer> trainer;
   comm::agree(s.world, [&] {
+    if (s.world.size() > 1) log::to_file(s.directory.log(s.world.rank()), s.directory.leads());
     if (!s.directory.leads()) follow(s, told);
     require_memory("this rank", plan_memory(s.start->config, Threads(), s.place()).total());
   });
@@ -110,6 +115,7 @@ std::unique_ptr<Trainer> prepare_training(Starting& s) {
                                         s.world);
     if (s.start->checkpoint) trainer->resume(*s.start->checkpoint);
   });
+  beating.reset();
   if (!s.start->checkpoint) {
     s.directory.event("started", 0, {{"steps", trainer->steps()}, {"seed", s.start->config.seed}});
     trainer->begin();
@@ -186,6 +192,7 @@ TrainReport train(const TrainOptions& options) {
   directory->event(report.step == report.steps ? "finished" : "stopped after --steps", report.step,
                    {{"model", report.model.string()}});
   world->pulse().enter(comm::Phase::kEnd, report.step);
+  world->barrier();  // nobody leaves while another still needs it
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/open_model.h"
 #include "comm/agree.h"
+#include "comm/beating.h"
 #include "data/text_settings.h"
 #include "ops/elementwise.h"
 #include "ops/fallback.h"
@@ -229,6 +230,7 @@ StepMetrics Trainer::train_step(const StepPlan& plan) {
 
 void Trainer::validate(StepMetrics& metrics, bool report) {
   communicator_.pulse().enter(comm::Phase::kValidate, metrics.plan.step + 1);
+  const comm::Beating beating(communicator_);
   workspace_->model.refresh(*ctx_);
   metrics.validation =
       validation_.run(*ctx_, workspace_->model, arenas_.activations, metrics.plan.sequence);
@@ -247,6 +249,7 @@ std::string Trainer::standing() const {
 
 void Trainer::save(bool last) {
   communicator_.pulse().enter(comm::Phase::kSave, state_.step);
+  const comm::Beating beating(communicator_);
   state_.guard = guard_.state();
   const double theta =
       state_.step == 0 ? config_.phases.front().theta : plan_.at(state_.step - 1).theta;
@@ -295,6 +298,8 @@ void Trainer::roll_back(const std::string& reason) {
   const StepPlan bad = plan_.at(state_.step - 1);
   const uint64_t read =
       bad.first_sample + state_.offset_in(bad.phase) + static_cast<uint64_t>(bad.sequences);
+  communicator_.pulse().enter(comm::Phase::kLoad, state_.step);
+  const comm::Beating beating(communicator_);
   const std::string good = comm::lead(communicator_, [&] {
     checkpoint::abandon(directory_.checkpoints(), first_bad);
     const auto latest = checkpoint::latest_valid(directory_.checkpoints());
@@ -388,6 +393,7 @@ void Trainer::run(std::optional<int64_t> stop) {
 
 fs::path Trainer::export_model() {
   runner_->show_values(*ctx_);
+  const comm::Beating beating(communicator_);
   return comm::lead(communicator_, [&] {
     checkpoint::ExportOptions options;
     options.dtype = ops::act_dtype(workspace_->parameters.precision());

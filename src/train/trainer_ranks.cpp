@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "comm/agree.h"
+#include "comm/beating.h"
 #include "train/trainer.h"
 
 namespace athanor::train {
@@ -47,6 +48,8 @@ bool Trainer::ranks_agree() {
   }
   directory_.event("ranks differ", state_.step, {{"suspects", suspects}});
   const int64_t differed = state_.step;
+  communicator_.pulse().enter(comm::Phase::kLoad, state_.step);
+  const comm::Beating beating(communicator_);
   // What was saved since they were last known to be equal may hold what is wrong.
   const std::string good = comm::lead(communicator_, [&] {
     checkpoint::abandon(directory_.checkpoints(), watch_.good_step());

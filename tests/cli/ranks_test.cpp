@@ -131,6 +131,7 @@ TEST_F(RanksTest, ARunGoesOnWithAnyOtherNumber) {
   train(last, 3, "three");
   EXPECT_TRUE(fs::exists(folder_ / "three/checkpoints/step-00000012/rank-00002.safetensors"));
   EXPECT_NE(outcome_of("three"), outcome_of("one"));
+  EXPECT_TRUE(fs::exists(folder_ / "three/logs/rank-00002.log"));
 }
 
 TEST_F(RanksTest, ThoseThatDifferAreRefusedByName) {
