@@ -186,7 +186,7 @@ TEST_F(RanksTest, AfterTheDeathOfOneTheSameCommandGoesOnToTheSameModel) {
   train(first, 1, "one");
   const std::string wanted = outcome_of("one");
   RandomStream random(11, 4);
-  const int deaths = std::getenv("ATHANOR_FULL") != nullptr ? 40 : 4;
+  const int deaths = std::getenv("ATHANOR_TEST_FULL") != nullptr ? 40 : 4;
   int killed = 0;
   for (int death = 0; death < deaths; ++death) {
     const Mpi& mpi = available_mpis()[static_cast<size_t>(death) % available_mpis().size()];
