@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "data/byte_tokenizer.h"
 #include "data/hf/tokenizer.h"
 #include "data/sentencepiece_model.h"
@@ -85,16 +86,31 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
-  fs::path file = path;
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    file = path / (fs::exists(path / kModelFile, ignored) ? kModelFile : kJsonFile);
-    if (!fs::exists(file, ignored)) {
-      throw data_error(
-          fmt::format("{}: no {} and no {} in this folder", path.string(), kModelFile, kJsonFile));
-    }
+  if (!fs::is_directory(path, ignored)) return load_content(read_file(path), path);
+  const fs::path model = path / kModelFile;
+  const fs::path json = path / kJsonFile;
+  const bool has_json = fs::exists(json, ignored);
+  if (!fs::exists(model, ignored)) {
+    if (has_json) return load_content(read_file(json), json);
+    throw data_error(
+        fmt::format("{}: no {} and no {} in this folder", path.string(), kModelFile, kJsonFile));
   }
-  return load_content(read_file(file), file);
+  std::unique_ptr<Tokenizer> sentencepiece = load_content(read_file(model), model);
+  if (!has_json) return sentencepiece;
+  // One of the two was made from the other. Ours is made from the model; elsewhere it is the JSON that people go by, which
+  // may know tokens that the model does not.
+  std::string content = read_file(json);
+  for (const auto& [name, text] : sentencepiece->files()) {
+    if (name == kJsonFile && text == content) return sentencepiece;
+  }
+  try {
+    return load_content(std::move(content), json);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kData) throw;
+    log::warning(fmt::format("{}; {} is read instead", error.what(), model.string()));
+    return sentencepiece;
+  }
 }
 
 bool holds_tokenizer(const fs::path& folder) {

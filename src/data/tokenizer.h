@@ -85,7 +85,8 @@ class Tokenizer {
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 /// Loads by content, whatever the name: a SentencePiece model file, a `tokenizer.json`, or a folder (a
-/// model, a checkpoint, a pack, …) that holds `tokenizer.model` or `tokenizer.json`. What lies beside a
+/// model, a checkpoint, a pack, …) that holds `tokenizer.model` or `tokenizer.json`. Of both, the JSON counts, as in Hugging Face's
+/// AutoTokenizer, unless it is what we write of the model, or (with a warning) of a kind that is not known. What lies beside a
 /// file of the name tokenizer.json (tokenizer_config.json …) belongs to it.
 /// data_error when it is missing, damaged or of a kind that is not known.
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path);

@@ -216,6 +216,20 @@ TEST(LoadTokenizer, KnowsEveryKindByContentWhateverTheName) {
   EXPECT_NE(all_kinds()[1]->identity(), all_kinds()[2]->identity());
 }
 
+TEST(LoadTokenizer, OfTwoInAFolderTheJsonCounts) {
+  const TemporaryFolder folder;
+  const Tokenizer& sentencepiece = *all_kinds()[1];
+  ASSERT_NE(sentencepiece.kind(), TokenizerKind::kBytes);
+  export_tokenizer(sentencepiece, folder.path());
+  EXPECT_EQ(load_tokenizer(folder.path())->identity(), sentencepiece.identity())
+      << "the JSON is ours";
+  const auto bytes = make_byte_tokenizer();
+  folder.write("tokenizer.json", bytes->files()[0].second);
+  EXPECT_EQ(load_tokenizer(folder.path())->identity(), bytes->identity());
+  folder.write("tokenizer.json", R"({"model":{"type":"WordPiece","vocab":{"a":0}}})");
+  EXPECT_EQ(load_tokenizer(folder.path())->identity(), sentencepiece.identity());
+}
+
 TEST(LoadTokenizer, RefusesWhatItDoesNotKnow) {
   const TemporaryFolder folder;
   const auto load = [&](const std::string& name) {
