@@ -144,7 +144,7 @@ class LegacyReader {
         throw data_error(
             fmt::format("{}: key \"{}\": entry {} is {}, entry {} is {}; layers alike "
                         "and sizes from 1 on are wanted",
-                        where_, key, half, values[half], i, values[i]));
+                        where_, key, static_cast<int>(half), values[half], i, values[i]));
       }
     }
     return values[half];

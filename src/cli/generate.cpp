@@ -44,8 +44,9 @@ void run(Options& options) {
   request.writing.precision = infer::parse_precision(options.precision);
   const bool prompt = request.prompt || request.prompt_file || request.ids;
   if (options.jsonl) {
+    const fs::path lines = *options.jsonl == "-" ? "/dev/stdin" : *options.jsonl;
     return infer::complete_lines(
-        {request.model, *options.jsonl, request.chat, request.system, request.writing}, show);
+        {request.model, lines, request.chat, request.system, request.writing}, show);
   }
   if (request.chat && !prompt && !options.json && isatty(STDIN_FILENO) == 1) {
     return converse(request);

@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "checkpoint/open_model.h"
+#include "train/phases.h"
 #include "train/prepare.h"
 
 namespace athanor::train {
@@ -109,6 +111,18 @@ void adopt(Config& stored, const Config& wanted, const TrainOptions& options,
         fmt::format("{} is not read: the run goes on with the text of {} packed at its start",
                     stored.data.path, data_before));
   }
+}
+
+/// Refuses changes after which the run would have ended before the step that it stands at.
+void require_steps_left(Config stored, const Config& wanted, const TrainOptions& options,
+                        const RunDirectory& directory, int64_t step) {
+  adopt_changes(stored, wanted, options.overrides, directory.path().string());
+  const int64_t steps = RunPlan(stored).steps();
+  if (steps >= step) return;
+  throw usage_error(fmt::format(
+      "phases.0.tokens: the phases' tokens come to {}, the run has done {} already: give it the "
+      "tokens that it had (--set phases.0.tokens=…), or more",
+      counted(static_cast<uint64_t>(steps), "step"), step));
 }
 
 /// The config of a run that has a checkpoint. The directory's own knows of changes that were made after the checkpoint. Where
@@ -227,6 +241,7 @@ Start find_start(const TrainOptions& options, RunDirectory& directory) {
     const int64_t step = start.checkpoint->step();
     Config config = config_to_go_on_with(directory, stored, *start.checkpoint,
                                          /*named=*/options.resume != "auto");
+    require_steps_left(config, start.config, options, directory, step);
     adopt(config, start.config, options, directory, step);
     start.config = std::move(config);
     const int64_t cut = directory.cut_metrics(step);

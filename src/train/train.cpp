@@ -98,6 +98,22 @@ void follow(Starting& s, const std::string& told) {
   s.data = prepare_data(s.start->config, s.directory, /*checkpointed=*/true, Threads(), [] {});
 }
 
+/// Notes who works together, and says it where that decides the bits.
+void tell_of_ranks(const Starting& s, int64_t step) {
+  const int ranks = s.world.size();
+  if (ranks == 1) return;
+  s.directory.event("ranks met", step,
+                    {{"ranks", ranks},
+                     {"ranks_of_a_node", s.world.node_ranks()},
+                     {"library", s.world.library()}});
+  const int64_t groups = s.start->config.batch.reduction_groups;
+  if (groups % ranks == 0 || !s.directory.leads()) return;
+  log::warning(fmt::format(
+      "{} ranks cannot share the {} of batch.reduction_groups evenly: the run learns as "
+      "well, but has not the bits that another number of ranks gives",
+      ranks, counted(static_cast<uint64_t>(groups), "group")));
+}
+
 /// Everything before the next step: the trainer is ready to run.
 std::unique_ptr<Trainer> prepare_training(Starting& s) {
   s.world.pulse().enter(comm::Phase::kData, 0);
@@ -116,6 +132,7 @@ std::unique_ptr<Trainer> prepare_training(Starting& s) {
     if (s.start->checkpoint) trainer->resume(*s.start->checkpoint);
   });
   beating.reset();
+  tell_of_ranks(s, trainer->state().step);
   if (!s.start->checkpoint) {
     s.directory.event("started", 0, {{"steps", trainer->steps()}, {"seed", s.start->config.seed}});
     trainer->begin();

@@ -357,6 +357,24 @@ TEST(Run, GoesOnWithItsDataWhenNoneIsNamed) {
   EXPECT_EQ(read_config(lab.out("second") / "config.toml", {}).data.path, data);
 }
 
+TEST(Run, WithFewerTokensThanItHasTrainedIsRefusedAndStaysAsItIs) {
+  const Lab lab;
+  TrainOptions options = lab.options("run");
+  options.steps = 6;
+  train(options);
+  const std::string config = read(lab.out("run") / "config.toml");
+  options = lab.options("run", {"phases.0.tokens=512"});
+  try {
+    train(options);
+    FAIL() << "it went on behind its end";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage) << error.what();
+    EXPECT_NE(std::string(error.what()).find("2 steps, the run has done 6"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(read(lab.out("run") / "config.toml"), config);
+}
+
 TEST(Run, AnOlderRunGoesOnWithItsSentencePieceTokenizer) {
   const Lab lab;
   TrainOptions options = lab.options("run", {"tokenizer.kind=unigram", "tokenizer.vocab=290"});
