@@ -301,6 +301,52 @@ TEST(HfTokenizer, ItsFilesGoAlongByteForByte) {
                [&] { load_tokenizer(folder / "in"); });
 }
 
+/// What gemma_like() puts around a text (id 5) with these processors in a sequence.
+std::vector<int32_t> around(const std::vector<Json>& processors) {
+  Json json = gemma_like();
+  json["post_processor"] = {{"type", "Sequence"}, {"processors", processors}};
+  std::vector<int32_t> ids = {5};
+  make_hf(json)->add_special(ids);
+  return ids;
+}
+
+/// As Hugging Face's library does: a template leaves a piece for each of its items, each of which the next processor takes
+/// for a text, and two of which a further template takes for a pair.
+TEST(HfTokenizer, ProcessorsBehindATemplateDealWithEachOfItsPieces) {
+  const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const Json second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  const Json bos = {{"SpecialToken", {{"id", "<bos>"}, {"type_id", 0}}}};
+  const auto template_of = [&](const Json& single, const Json& pair) {
+    Json made = gemma_like()["post_processor"];
+    made["single"] = single;
+    made["pair"] = pair;
+    return made;
+  };
+  const Json front = template_of({bos, text}, {bos, text, second});
+  const Json back = template_of({text, bos}, {text, bos, second});
+  const Json both = template_of({bos, text, bos}, {text, second});
+  Json roberta = {{"type", "RobertaProcessing"}, {"cls", {"<pad>", 0}}, {"sep", {"<eos>", 1}}};
+  roberta["trim_offsets"] = true;
+  roberta["add_prefix_space"] = false;
+  Json bert = roberta;
+  bert["type"] = "BertProcessing";
+  bert.erase("trim_offsets");
+  bert.erase("add_prefix_space");
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(around({roberta, roberta}), (Ids{0, 0, 5, 1, 1}));
+  EXPECT_EQ(around({front, roberta}), (Ids{0, 2, 1, 1, 5, 1}));
+  EXPECT_EQ(around({back, roberta}), (Ids{0, 5, 1, 1, 2, 1}));
+  EXPECT_EQ(around({both, bert}), (Ids{0, 2, 1, 5, 1, 2, 1}));
+  EXPECT_EQ(around({back, roberta, front}), (Ids{2, 0, 5, 1, 1, 2, 1}));
+  EXPECT_EQ(around({front, back}), (Ids{2, 2, 5}));
+  EXPECT_EQ(around({bert, both}), (Ids{2, 0, 5, 1, 2}));
+  expect_error(ExitCode::kData, {"t.json: ", "processors[1]", "leaves 3 pieces"},
+               [&] { around({both, front}); });
+  const Json headless = template_of({text}, {text, bos});
+  expect_error(ExitCode::kData, {"processors[1].pair", "no place for the text"},
+               [&] { around({front, headless}); });
+}
+
 /// gemma_like() after `change` must be refused with these words.
 template <class F>
 void refused(const std::vector<std::string>& parts, F&& change) {

@@ -229,7 +229,11 @@ def main():
             rows.append(expected)
         mine, _ = run(options.binary, ["encode", path, "--add-special-tokens"], [{"text": t} for t in texts[:20]])
         for text, row in zip(texts, mine):
-            expected = theirs.encode(text, add_special_tokens=True).ids
+            try:
+                expected = theirs.encode(text, add_special_tokens=True).ids
+            except BaseException:
+                panics += 1
+                continue
             if config["post_processor"] and expected != row["ids"]:
                 wrong.append((number, folder, "encode with special tokens", text, row["ids"], expected))
         size = theirs.get_vocab_size()

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace athanor::data::hf {
 namespace {
 
@@ -27,27 +29,44 @@ std::vector<int32_t> ids_of_special(const Field& item, const Field& processor,
   return ids;
 }
 
-SpecialFrame read_template(const Field& field, const Vocabulary& vocabulary) {
+/// One of the pieces that Hugging Face's library keeps a text in while its processors work on it: a template leaves a piece
+/// for each of its items, and the next processor deals with each of these by itself.
+struct Part {
+  std::vector<int32_t> front, back;
+  bool text = false;  ///< the text lies between the two
+};
+
+std::vector<Part> apply_template(const Field& field, const Vocabulary& vocabulary,
+                                 const std::vector<Part>& parts) {
   field.only({"type", "single", "pair", "special_tokens"});
-  SpecialFrame frame;
+  if (parts.size() > 2) {
+    throw field.refusal(
+        fmt::format("is a template behind a post-processor that leaves {} pieces, which Hugging "
+                    "Face's library cannot follow",
+                    parts.size()));
+  }
+  // It takes two pieces for a pair of texts.
+  const bool pair = parts.size() == 2;
+  const Field items = field.at(pair ? "pair" : "single");
+  std::vector<Part> made;
   bool text_seen = false;
-  const Field single = field.at("single");
-  for (const Field& item : single.items()) {
+  for (const Field& item : items.items()) {
     item.only({"SpecialToken", "Sequence"});
     if (const auto special = item.find("SpecialToken")) {
-      for (const int32_t id : ids_of_special(*special, field, vocabulary)) {
-        (text_seen ? frame.back : frame.front).push_back(id);
-      }
+      made.push_back({ids_of_special(*special, field, vocabulary), {}, false});
       continue;
     }
     const std::string sequence = item.at("Sequence").at("id").text();
-    if (sequence != "A" || text_seen) {
+    const size_t which = sequence == "A" ? 0 : 1;
+    if (sequence != "A" && sequence != "B") throw item.refusal("is neither text of a template");
+    if (which >= parts.size() || (parts[which].text && text_seen)) {
       throw item.refusal("is not the one text of a template for single texts");
     }
-    text_seen = true;
+    text_seen |= parts[which].text;
+    made.push_back(parts[which]);
   }
-  if (!text_seen) throw single.refusal("has no place for the text");
-  return frame;
+  if (!text_seen) throw items.refusal("has no place for the text");
+  return made;
 }
 
 /// ["</s>", 2]: a token and its id.
@@ -57,31 +76,51 @@ int32_t read_pair(const Field& field, const Vocabulary& vocabulary) {
   return read_id(parts[1], vocabulary);
 }
 
-}  // namespace
-
-SpecialFrame read_post_processor(const Field& field, const Vocabulary& vocabulary) {
+std::vector<Part> apply(const Field& field, const Vocabulary& vocabulary, std::vector<Part> parts) {
   const std::string type = field.type();
   if (type == "ByteLevel") {  // says something about offsets in the text only
     field.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    return {};
+    return parts;
   }
-  if (type == "TemplateProcessing") return read_template(field, vocabulary);
+  if (type == "TemplateProcessing") return apply_template(field, vocabulary, parts);
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     field.only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
-    return {{read_pair(field.at("cls"), vocabulary)}, {read_pair(field.at("sep"), vocabulary)}};
+    const int32_t first = read_pair(field.at("cls"), vocabulary);
+    const int32_t separator = read_pair(field.at("sep"), vocabulary);
+    for (Part& part : parts) {
+      if (&part == &parts.front()) {
+        part.front.insert(part.front.begin(), first);
+      } else if (type == "RobertaProcessing") {
+        part.front.insert(part.front.begin(), separator);
+      }
+      part.back.push_back(separator);
+    }
+    return parts;
   }
   if (type == "Sequence") {
     field.only({"type", "processors"});
-    SpecialFrame frame;
     for (const Field& step : field.at("processors").items()) {
-      const SpecialFrame outer = read_post_processor(step, vocabulary);
-      frame.front.insert(frame.front.begin(), outer.front.begin(), outer.front.end());
-      frame.back.insert(frame.back.end(), outer.back.begin(), outer.back.end());
+      parts = apply(step, vocabulary, std::move(parts));
     }
-    return frame;
+    return parts;
   }
   throw field.refusal(
       fmt::format("is a post-processor of the type {}, which is not known", shown(type)));
+}
+
+}  // namespace
+
+SpecialFrame read_post_processor(const Field& field, const Vocabulary& vocabulary) {
+  SpecialFrame frame;
+  bool text_seen = false;
+  for (const Part& part : apply(field, vocabulary, {{{}, {}, true}})) {
+    std::vector<int32_t>& before = text_seen ? frame.back : frame.front;
+    before.insert(before.end(), part.front.begin(), part.front.end());
+    text_seen |= part.text;
+    std::vector<int32_t>& behind = text_seen ? frame.back : frame.front;
+    behind.insert(behind.end(), part.back.begin(), part.back.end());
+  }
+  return frame;
 }
 
 }  // namespace athanor::data::hf
