@@ -10,12 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "base/new_directories.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "data/documents.h"
 #include "data/token_lines.h"
 #include "data/tokenizer_export.h"
 #include "data/tokenizer_train.h"
+#include "data/utf8.h"
 
 namespace athanor::cli {
 namespace {
@@ -36,9 +38,13 @@ nlohmann::json description_of(const data::Tokenizer& tokenizer) {
   return description;
 }
 
-/// How the tokenizer splits a text: the words, and the pieces that these become.
+/// How the tokenizer splits the text of --text: the words, and the pieces that these become.
 void describe_text(const data::Tokenizer& tokenizer, const std::string& text,
                    nlohmann::json& description) {
+  const size_t valid = data::valid_utf8_prefix(text);
+  if (valid != text.size()) {
+    throw usage_error(fmt::format("--text: the text is not UTF-8 at byte {}", valid));
+  }
   description["words"] = tokenizer.words(text);
   const std::vector<int32_t> ids = tokenizer.encode(text);
   description["ids"] = ids;
@@ -112,8 +118,8 @@ void add_training(CLI::App& group) {
     options->training.max_bytes = options->max_bytes;
     const data::DocumentFiles files(options->data);
     files.warn_ignored();
+    const NewDirectories made(options->out);
     const auto tokenizer = data::train_tokenizer(*files.read(), options->training, Threads());
-    make_directories(options->out);
     data::export_tokenizer(*tokenizer, options->out);
     print_description(description_of(*tokenizer), options->json);
   });

@@ -16,6 +16,9 @@ namespace {
 
 using SentencePiece = sentencepiece::SentencePieceTrainer;
 
+/// The ids of <unk>, <s>, </s> and the bytes.
+constexpr int32_t kReservedIds = 3 + 256;
+
 /// Hands the trainer texts as its sentences. It learns pieces from words, so texts are cut, without
 /// loss, before newlines (a piece may begin with one) and, where they are long, before spaces.
 /// Characters that it reserves for itself (it would drop the whole sentence) are left out: they
@@ -92,6 +95,12 @@ std::unique_ptr<Tokenizer> train_sentencepiece(DocumentReader& documents,
       sample_documents(documents, options.max_bytes, options.seed);
   if (Sentences(texts).done()) throw no_text_error(documents.origin());
   int32_t vocab_size = options.vocab_size;
+  if (vocab_size < kReservedIds) {
+    throw usage_error(fmt::format(
+        "a vocabulary of {} cannot be trained: 3 special tokens and 256 bytes alone take "
+        "{} ids",
+        vocab_size, kReservedIds));
+  }
   while (true) {
     const std::unordered_map<std::string, std::string> arguments = {
         {"model_type", name_of(options.kind)},
@@ -118,6 +127,13 @@ std::unique_ptr<Tokenizer> train_sentencepiece(DocumentReader& documents,
       return make_sentencepiece(std::move(model), "the trained model");
     }
     const std::string message = status.error_message();
+    if (const auto least =
+            number_after(message, fmt::format("required_chars. {} vs ", vocab_size))) {
+      throw usage_error(
+          fmt::format("a vocabulary of {} cannot be trained: special tokens, bytes and the text's "
+                      "characters alone take {} ids",
+                      vocab_size, *least));
+    }
     const std::optional<int32_t> most = number_after(message, "set it to a value <= ");
     if (!most || *most >= vocab_size) {
       throw usage_error(

@@ -59,7 +59,7 @@ class Tokenizer {
   virtual void add_special(std::vector<int32_t>& ids) const;
 
   /// The words that `text` is cut into before the model encodes each by itself, special tokens among them; the whole text
-  /// where there is no such step. For `tokenizer inspect`.
+  /// where there is no such step. For `tokenizer inspect`. Throws as encode().
   virtual std::vector<std::string> words(std::string_view text) const;
   /// What is done to a text, (step, how), in order; nothing where that goes without saying.
   virtual std::vector<std::pair<std::string, std::string>> steps() const { return {}; }

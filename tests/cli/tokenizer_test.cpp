@@ -149,8 +149,46 @@ TEST(TokenizerVerb, TrainingIsRefusedBeforeItBegins) {
       athanor({"tokenizer", "train", folder.write("none.txt", "").string(), "--out", out.string()}),
       3, "no text");
   EXPECT_FALSE(fs::exists(out));
+  // A folder that cannot be made is found out before the hours of work, not after.
+  const Outcome nowhere = train(folder.write("file", "x") / "t", {"--vocab", "5000"});
+  expect_refusal(nowhere, 2, "Not a directory");
+  expect_refusal(train(out, {"--kind", "unigram", "--vocab", "258"}), 2,
+                 "256 bytes alone take 259 ids");
+  expect_refusal(train(out, {"--kind", "unigram", "--vocab", "260"}), 2,
+                 "special tokens, bytes and the text's characters alone take ");
+  EXPECT_FALSE(fs::exists(out));
   ASSERT_EQ(train(out, {"--vocab", "300"}).code, 0);
   expect_refusal(train(out, {"--vocab", "300"}), 2, "holds a tokenizer already");
+}
+
+TEST(TokenizerVerb, ATrainingThatIsCutOffLeavesNothingThatLooksLikeATokenizer) {
+  const ScratchFolder folder;
+  const std::string corpus = folder.write("corpus.txt", english());
+  const fs::path out = folder / "t";
+  // The second file cannot be written, as when the disk is full by then.
+  fs::create_directories(out / "tokenizer_config.json");
+  const std::vector<std::string> train = {"tokenizer", "train",   corpus, "--out",
+                                          out,         "--vocab", "300"};
+  expect_refusal(athanor(train), 2, "tokenizer_config.json");
+  EXPECT_FALSE(fs::exists(out / "tokenizer.json"));
+  fs::remove(out / "tokenizer_config.json");
+  EXPECT_EQ(athanor(train).code, 0);
+}
+
+TEST(TokenizerVerb, InspectRefusesTextThatIsNotUtf8) {
+  const ScratchFolder folder;
+  const std::string corpus = folder.write("corpus.txt", english());
+  for (const char* kind : {"byte-level", "byte-fallback", "unigram"}) {
+    const std::string out = folder / kind;
+    ASSERT_EQ(
+        athanor({"tokenizer", "train", corpus, "--out", out, "--vocab", "320", "--kind", kind})
+            .code,
+        0);
+    for (const char* text : {"\xff", "ab \xc3", "\xed\xa0\x80"}) {
+      expect_refusal(athanor({"tokenizer", "inspect", out, "--text", text}), 2,
+                     "--text: the text is not UTF-8 at byte ");
+    }
+  }
 }
 
 TEST(TokenizerVerb, BytesOfAModelFolder) {

@@ -234,10 +234,7 @@ class HfTokenizer : public Tokenizer {
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
-    const size_t valid = valid_utf8_prefix(text);
-    if (valid != text.size()) {
-      throw data_error(fmt::format("the text is not UTF-8 at byte {}", valid));
-    }
+    require_utf8(text);
     std::unique_ptr<BpeState> state = pool_.acquire();
     IdBuffer ids;
     ids.room(text.size() / 3 + 16);
@@ -250,6 +247,7 @@ class HfTokenizer : public Tokenizer {
     return ids.take();
   }
   std::vector<std::string> words(std::string_view text) const override {
+    require_utf8(text);
     std::vector<std::string> words;
     walk(
         text, [&](int32_t id) { words.push_back(vocabulary_.tokens[static_cast<size_t>(id)]); },
@@ -273,6 +271,13 @@ class HfTokenizer : public Tokenizer {
   std::vector<std::pair<std::string, std::string>> files() const override { return files_; }
 
  private:
+  static void require_utf8(std::string_view text) {
+    const size_t valid = valid_utf8_prefix(text);
+    if (valid != text.size()) {
+      throw data_error(fmt::format("the text is not UTF-8 at byte {}", valid));
+    }
+  }
+
   void describe(const TokenizerJson& json, const Field& root) {
     steps_.emplace_back("added tokens", std::to_string(vocabulary_.added.size()));
     for (const char* key : {"normalizer", "pre_tokenizer"}) {
