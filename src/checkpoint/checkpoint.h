@@ -57,7 +57,7 @@ class CheckpointWriter {
  public:
   /// Makes the temporary directory, removing one that a crash left.
   CheckpointWriter(const fs::path& folder, int64_t step);
-  /// A checkpoint that will be `target` itself, written in `temporary` beside it.
+  /// A checkpoint that will be `target` itself, written in `temporary` beside it; commit() replaces nothing there.
   CheckpointWriter(fs::path target, const fs::path& temporary, int64_t step);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -73,6 +73,7 @@ class CheckpointWriter {
  private:
   fs::path target_;
   int64_t step_;
+  bool replaces_ = false;
   std::unique_ptr<TemporaryDirectory> temporary_;
 };
 

@@ -94,7 +94,9 @@ std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08d}", st
 
 CheckpointWriter::CheckpointWriter(const fs::path& folder, int64_t step)
     : CheckpointWriter(folder / checkpoint_name(step), folder / (checkpoint_name(step) + ".tmp"),
-                       step) {}
+                       step) {
+  replaces_ = true;
+}
 
 CheckpointWriter::CheckpointWriter(fs::path target, const fs::path& temporary, int64_t step)
     : target_(std::move(target)),
@@ -166,7 +168,11 @@ fs::path CheckpointWriter::commit(const CheckpointInfo& info, const model::Model
   }
   sync_directory(temporary_->path());
   write_file_atomically(temporary_->path() / kManifestName, text, ExitCode::kResources);
-  temporary_->commit(target_);
+  if (replaces_) {
+    temporary_->commit(target_);
+  } else {
+    temporary_->commit_new(target_);
+  }
   return target_;
 }
 

@@ -44,8 +44,8 @@ DType export_opened(const OpenedModel& model, const fs::path& directory,
 DType import_opened(const OpenedModel& model, const fs::path& directory) {
   const OpenedWeights weights(model);
   const fs::path target = absolute_target(directory);
-  if (fs::exists(fs::symlink_status(target)) &&
-      !(fs::is_directory(target) && fs::is_empty(target))) {
+  const fs::file_status there = fs::symlink_status(target);
+  if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(target))) {
     throw usage_error(directory.string() +
                       " exists, and an import replaces nothing; name another directory");
   }

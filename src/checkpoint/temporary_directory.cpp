@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>  // renameat2
 
+#include "base/log.h"
+
 namespace athanor::checkpoint {
 
 TemporaryDirectory::TemporaryDirectory(fs::path path) : path_(std::move(path)) {
@@ -27,11 +29,29 @@ void TemporaryDirectory::write_file(const std::string& name, std::string_view co
   writer.close();
 }
 
-void TemporaryDirectory::commit(const fs::path& target) {
+void TemporaryDirectory::make_durable() const {
   if (!fs::is_directory(path_)) {
     throw resource_error(path_.string() + ": the directory vanished while it was written");
   }
   sync_directory(path_);
+}
+
+void TemporaryDirectory::commit_new(const fs::path& target) {
+  make_durable();
+  if (::rename(path_.c_str(), target.c_str()) != 0) {
+    if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR) {
+      throw usage_error(target.string() +
+                        " came to be while this was written, and nothing is replaced; name another "
+                        "directory");
+    }
+    throw system_error(errno, "make", target.string(), ExitCode::kResources);
+  }
+  committed_ = true;
+  sync_directory(target.parent_path());
+}
+
+void TemporaryDirectory::commit(const fs::path& target) {
+  make_durable();
   if (!fs::exists(fs::symlink_status(target))) {
     rename_file(path_, target, ExitCode::kResources);
     committed_ = true;
@@ -57,8 +77,20 @@ fs::path absolute_target(const fs::path& directory) {
 }
 
 fs::path temporary_beside(const fs::path& target) {
-  return target.parent_path() /
-         fmt::format(".{}.tmp{}", target.filename().string(), static_cast<int64_t>(getpid()));
+  const std::string prefix = fmt::format(".{}.tmp", target.filename().string());
+  const std::string own = prefix + std::to_string(getpid());
+  std::error_code error;
+  for (fs::directory_iterator entry(target.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name != own && name.size() > prefix.size() && name.starts_with(prefix) &&
+        name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
+      log::warning(entry->path().string() +
+                   " is what a process that was killed has left, unless one is writing there now: "
+                   "remove it to have the space back");
+    }
+  }
+  return target.parent_path() / own;
 }
 
 }  // namespace athanor::checkpoint

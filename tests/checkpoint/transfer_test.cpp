@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -338,6 +339,34 @@ TEST_F(Transfer, ATargetThatVanishesHalfWayIsNoSuccess) {
   }
 }
 
+TEST_F(Transfer, AnImportDoesNotReplaceWhatCameMeanwhile) {
+  // Two imports of one name: the one that is done last.
+  const fs::path target = scratch_ / "imported";
+  CheckpointWriter writer(target, scratch_ / ".imported.tmp1", 0);
+  const OpenedModel opened = open_model(native_);
+  const OpenedWeights weights(opened);
+  std::vector<float> whole;
+  std::vector<TensorLayout> layout;
+  const std::vector<ModelTensor> tensors = model_tensors(opened.config);
+  for (const auto& [spec, balancing] : tensors) {
+    layout.push_back({spec.name, DType::kF32, spec.shape});
+  }
+  const RankRecord record =
+      write_rank(writer.temporary(), 0, layout, [&](size_t i, const auto& write) {
+        whole.resize(static_cast<size_t>(tensors[i].spec.numel()));
+        weights.source().read(tensors[i].spec, 0,
+                              Tensor::of(whole.data(), {tensors[i].spec.numel()}));
+        write(whole.data(), whole.size() * sizeof(float));
+      });
+  import_opened(open_model(half_), target);
+  const std::string manifest = read_file(target / "manifest.json");
+  CheckpointInfo info;
+  info.dtype = DType::kF32;
+  expect_error(ExitCode::kUsage, {"imported", "nothing is replaced"},
+               [&] { writer.commit(info, opened.config, {&record, 1}, {}); });
+  EXPECT_EQ(read_file(target / "manifest.json"), manifest);
+}
+
 /// Runs `work` in a process that is killed once a file that it writes would pass `bytes`.
 bool killed_at(rlim_t bytes, const std::function<void()>& work) {
   const pid_t child = fork();
@@ -375,6 +404,25 @@ TEST_F(Transfer, AKilledOneLeavesNothingThatLooksComplete) {
   check([&] { export_opened(open_model(native_), scratch_ / "new", kLegacyShards); },
         {10'000, 300'000});
   check([&] { import_opened(open_model(native_), scratch_ / "new"); }, sizes);
+}
+
+TEST_F(Transfer, WhatAKilledOneLeftIsNamed) {
+  for (const char* name : {".new.tmp1", ".new.tmp1.old", ".newer.tmp1", ".new.tmp"}) {
+    fs::create_directory(scratch_ / name);
+  }
+  for (const bool import : {false, true}) {
+    testing::internal::CaptureStderr();
+    if (import) {
+      fs::remove_all(scratch_ / "new");
+      import_opened(open_model(native_), scratch_ / "new");
+    } else {
+      export_opened(open_model(native_), scratch_ / "new", {});
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("/.new.tmp1 is what a process that was killed has left"), std::string::npos)
+        << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  }
 }
 
 TEST(ShardSize, IsReadAsPeopleWriteIt) {
