@@ -208,6 +208,12 @@ PreparedData prepare_data(const Config& config, RunDirectory& directory, bool ch
   PreparedData prepared_data;
   prepared_data.tokenizer = existing_tokenizer(config, directory, packs);
   if (!prepared_data.tokenizer) {
+    if (!config.run.init.empty()) {
+      log::warning(
+          config.run.init +
+          " holds no tokenizer, so one is trained on the text, whose ids are not those that "
+          "the model has learned: copy the model's own into it");
+    }
     prepared_data.tokenizer = train_tokenizer(config, text, threads);
     stop();
   }

@@ -171,5 +171,26 @@ TEST(Init, AHuggingFaceTokenizerIsKept) {
       "tokenizer.json");
 }
 
+TEST(Init, AModelWithoutATokenizerIsNotGivenAnotherInSilence) {
+  const Lab lab;
+  TrainOptions options = lab.options("first", {"tokenizer.kind=byte-level", "tokenizer.vocab=290"});
+  options.steps = 1;
+  const fs::path model = train(options).model;
+  for (const bool without : {false, true}) {
+    if (without) {
+      fs::remove(model / "tokenizer.json");
+      fs::remove(model / "tokenizer_config.json");
+    }
+    TrainOptions second = lab.options(without ? "without" : "with",
+                                      {"tokenizer.kind=byte-level", "tokenizer.vocab=290"});
+    second.init = model.string();
+    second.steps = 1;
+    ::testing::internal::CaptureStderr();
+    train(second);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("holds no tokenizer") != std::string::npos, without) << said;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::train
