@@ -9,7 +9,6 @@ template <class T>
 void add_as(const std::byte* from, std::byte* to, int64_t count) {
   const T* __restrict source = reinterpret_cast<const T*>(from);
   T* __restrict target = reinterpret_cast<T*>(to);
-#pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) target[i] += source[i];
 }
 

@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point begin) {
 
 Staging staging_of(int ranks, int node_ranks, size_t part_bytes) {
   const int sources = std::max(1, most_sources(ranks, node_ranks));
-  const auto parts = static_cast<size_t>(sources * kSlots);
+  const auto parts = static_cast<size_t>(sources) * kSlots;
   size_t largest = std::min({part_bytes, kMostStaging / parts, Transport::kMostBytes});
   largest = std::max(largest / kPartGrain * kPartGrain, kPartGrain);
   return {largest, sources, largest * parts};

@@ -89,7 +89,7 @@ ChatTemplate::ChatTemplate(std::pair<std::string, std::string> found, const Toke
 std::string ChatTemplate::written(std::span<const ChatMessage> messages) const {
   jinja::List list;
   for (const ChatMessage& message : messages) {
-    list.push_back(jinja::Map{{"role", message.role}, {"content", message.content}});
+    list.emplace_back(jinja::Map{{"role", message.role}, {"content", message.content}});
   }
   jinja::Map names = special_;
   names["messages"] = list;

@@ -49,7 +49,6 @@ TEST_F(Diff, TheSameInAnyLayoutAndFormIsEqual) {
 TEST_F(Diff, SaysWhichTensorDiffersAndByHowMuch) {
   OwnParameters parameters;
   parameters.count_up();
-  const fs::path a = write("a", parameters);
   auto* norm = parameters->find("model.norm.weight").value.as<float>();
   norm[0] = 3;
   norm[1] = 4;

@@ -183,7 +183,7 @@ class Evaluator {
       negative = !negative;
       any = true;
     }
-    const Value value = postfix();
+    Value value = postfix();
     if (!any || !live_) return value;
     if (value.number() == nullptr) throw std::invalid_argument("a minus before what is no number");
     return negative ? -*value.number() : *value.number();
