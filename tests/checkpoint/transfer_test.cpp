@@ -386,7 +386,7 @@ bool killed_at(rlim_t bytes, const std::function<void()>& work) {
 
 TEST_F(Transfer, AKilledOneLeavesNothingThatLooksComplete) {
   export_opened(open_model(half_), scratch_ / "old", {.shard_bytes = 190'000});
-  const auto check = [&](const std::function<void()>& work, std::vector<rlim_t> sizes) {
+  const auto check = [&](const std::function<void()>& work, const std::vector<rlim_t>& sizes) {
     for (const rlim_t bytes : sizes) {
       ASSERT_TRUE(killed_at(bytes, work)) << bytes;
       expect_same_weights(scratch_ / "old", half_);

@@ -97,7 +97,7 @@ TEST(GenerateVerb, StreamsTextAndEndsWithAnObject) {
   const Outcome plain = athanor(command);
   EXPECT_EQ(plain.code, 0) << plain.err;
   std::vector<std::string> with_json = command;
-  with_json.push_back("--json");
+  with_json.emplace_back("--json");
   const Outcome outcome = athanor(with_json);
   const nlohmann::json result = result_of(outcome);
   EXPECT_EQ(result.at("ids").size(), 20u);

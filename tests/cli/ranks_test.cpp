@@ -174,7 +174,8 @@ bool kill_a_worker(const Command& run, RandomStream& random) {
       if (getsid(pid) == run.pid() && environment.find("ATHANOR_WORKER") != std::string::npos) {
         workers.push_back(pid);
       }
-    } catch (const Error&) {  // it has ended meanwhile
+    } catch (const Error&) {
+      continue;  // it has ended meanwhile
     }
   }
   if (workers.empty()) return false;

@@ -24,7 +24,8 @@ constexpr const char* kNoMpi = "RANKS NOT TRIED: no MPI (packages.txt, [ranks])"
 /// A command in a session of its own, its output in files. What is left of it at the end is killed.
 class Command {
  public:
-  Command(const std::vector<std::string>& words, const std::vector<std::string>& environment = {});
+  explicit Command(const std::vector<std::string>& words,
+                   const std::vector<std::string>& environment = {});
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;

@@ -223,7 +223,7 @@ int fail(ExitCode code, const std::string& message) {
   try {
     told = Worker::self().tell_failure(code, message);
   } catch (const Error&) {
-    // The launcher's variables make no sense, and the message says so.
+    told = false;  // the launcher's variables make no sense, and the message says so
   }
   if (!told) {
     std::fprintf(stderr, "athanor: %s\n", message.c_str());

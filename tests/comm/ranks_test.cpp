@@ -1,10 +1,10 @@
 // Real ranks under both launchers, and what becomes of all when something happens to one. Upper limits of time are those of the
 // contract (all have ended within 10 s), never of this machine's speed.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
