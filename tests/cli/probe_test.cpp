@@ -69,7 +69,7 @@ void PrintTo(  // NOLINT(readability-identifier-naming): GoogleTest looks for th
 class ProbeVectors : public Probe, public testing::WithParamInterface<Case> {};
 
 TEST_P(ProbeVectors, MeetTheReference) {
-  const auto folder = golden_folder(GetParam().folder);
+  const auto folder = golden_folder(GetParam().folder, GetParam().vectors);
   if (!folder) GTEST_SKIP() << golden_absent(GetParam().folder);
   const bool gradients = GetParam().gradients != nullptr;
   write_bytes(scratch_ / "o", "an older file");

@@ -39,7 +39,7 @@ TokenBatch batch_in(const std::map<std::string, Values>& vectors) {
 }
 
 TEST_P(GoldenForward, ActivationsMeetTheReference) {
-  const auto folder = golden_folder(GetParam().folder);
+  const auto folder = golden_folder(GetParam().folder, GetParam().vectors);
   if (!folder) GTEST_SKIP() << golden_absent(GetParam().folder);
   const auto vectors = read_vectors(*folder / GetParam().vectors);
   TestModel model(*folder, ops::Precision::kFp32, /*training=*/false);
@@ -49,7 +49,7 @@ TEST_P(GoldenForward, ActivationsMeetTheReference) {
 }
 
 TEST_P(GoldenForward, LossAndGradientsMeetTheReference) {
-  const auto folder = golden_folder(GetParam().folder);
+  const auto folder = golden_folder(GetParam().folder, GetParam().vectors);
   if (!folder) GTEST_SKIP() << golden_absent(GetParam().folder);
   const auto vectors = read_vectors(*folder / GetParam().vectors);
   TestModel model(*folder, ops::Precision::kFp32, /*training=*/true);

@@ -81,11 +81,13 @@ std::vector<double> gradient_named(const std::map<std::string, Values>& mine,
 
 }  // namespace
 
-std::optional<fs::path> golden_folder(const std::string& name) {
-  fs::path committed = fs::path(ATHANOR_SOURCE_DIR) / "tests" / "data" / "golden" / name;
-  if (fs::is_directory(committed)) return committed;
-  fs::path outside = outside_folder() / name;
-  if (fs::is_directory(outside)) return outside;
+std::optional<fs::path> golden_folder(const std::string& name) { return golden_folder(name, ""); }
+
+std::optional<fs::path> golden_folder(const std::string& name, const std::string& file) {
+  const fs::path committed = fs::path(ATHANOR_SOURCE_DIR) / "tests" / "data" / "golden";
+  for (const fs::path& all : {committed, outside_folder()}) {
+    if (fs::is_directory(all / name) && fs::exists(all / name / file)) return all / name;
+  }
   return std::nullopt;
 }
 

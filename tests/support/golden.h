@@ -20,6 +20,8 @@ inline constexpr double kGradientTolerance = 2e-4;  ///< max abs over the tensor
 /// The folder of a case: in tests/data/golden, or else in ATHANOR_GOLDEN or ../shared/golden beside
 /// the checkout. Nothing when it is in none of them; the test then skips with `golden_absent`.
 std::optional<fs::path> golden_folder(const std::string& name);
+/// The same of a folder that holds `file`, which the committed one may lack.
+std::optional<fs::path> golden_folder(const std::string& name, const std::string& file);
 /// Says what was looked for, for GTEST_SKIP().
 std::string golden_absent(const std::string& name);
 
