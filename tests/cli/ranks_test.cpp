@@ -96,6 +96,14 @@ class RanksTest : public testing::Test {
     return all;
   }
 
+  /// Steps that a run has told of.
+  int64_t steps_of(const std::string& out) const {
+    const fs::path metrics = folder_ / out / "metrics.jsonl";
+    if (!fs::exists(metrics)) return 0;
+    const std::string lines = read_file(metrics);
+    return std::count(lines.begin(), lines.end(), '\n');
+  }
+
   void train(const Mpi& mpi, int ranks, const std::string& out,
              const std::vector<std::string>& more = {}) const {
     Command run(words(mpi, ranks, out, more), {"OMP_NUM_THREADS=1"});
@@ -184,7 +192,8 @@ bool kill_a_worker(const Command& run, RandomStream& random) {
 
 TEST_F(RanksTest, AfterTheDeathOfOneTheSameCommandGoesOnToTheSameModel) {
   const Mpi& first = available_mpis().front();
-  train(first, 1, "one");
+  const std::vector<std::string> longer = {"--set", "phases.0.tokens=40960"};  // 80 steps
+  train(first, 1, "one", longer);
   const std::string wanted = outcome_of("one");
   RandomStream random(11, 4);
   const int deaths = std::getenv("ATHANOR_TEST_FULL") != nullptr ? 40 : 4;
@@ -193,11 +202,9 @@ TEST_F(RanksTest, AfterTheDeathOfOneTheSameCommandGoesOnToTheSameModel) {
     const Mpi& mpi = available_mpis()[static_cast<size_t>(death) % available_mpis().size()];
     const std::string out = "run" + std::to_string(death);
     {
-      Command run(words(mpi, death % 2 == 0 ? 2 : 4, out), {"OMP_NUM_THREADS=1"});
-      const auto begin = std::chrono::steady_clock::now();
-      const auto moment = std::chrono::milliseconds(300 + random.below(1500));
-      comm::test::eventually(
-          [&] { return !run.running() || std::chrono::steady_clock::now() - begin > moment; });
+      Command run(words(mpi, death % 2 == 0 ? 2 : 4, out, longer), {"OMP_NUM_THREADS=1"});
+      const auto lines = static_cast<int64_t>(random.below(60));
+      comm::test::eventually([&] { return !run.running() || steps_of(out) >= lines; });
       const bool hit = run.running() && kill_a_worker(run, random);
       const int code = run.wait();
       if (hit && code != 0) {
@@ -206,7 +213,7 @@ TEST_F(RanksTest, AfterTheDeathOfOneTheSameCommandGoesOnToTheSameModel) {
         EXPECT_NE(run.err().find("was killed by SIGKILL in the "), std::string::npos) << run.said();
       }
     }
-    train(mpi, 4, out);
+    train(mpi, 4, out, longer);
     EXPECT_EQ(outcome_of(out), wanted);
     fs::remove_all(folder_ / out);
   }
