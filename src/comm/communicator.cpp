@@ -139,6 +139,4 @@ void Communicator::finish() {
   if (engine_) engine_->finish();
 }
 
-Traffic Communicator::traffic() const { return engine_ ? engine_->traffic() : Traffic{}; }
-
 }  // namespace athanor::comm

@@ -46,13 +46,6 @@ struct Staging {
 /// For the options' part_bytes, which is less where many send to one.
 Staging staging_of(int ranks, int node_ranks, size_t part_bytes);
 
-/// What a rank has moved since the start.
-struct Traffic {
-  uint64_t bytes_sent = 0;
-  uint64_t bytes_received = 0;
-  double seconds_waited = 0;  ///< by the caller, in wait() and in the blocking calls
-};
-
 /// All ranks call the same functions in the same order, from one thread each. Tensors are contiguous host memory.
 /// What start_… begins goes on behind the caller's back, in a thread that makes every call of the transport, and is done when
 /// wait() returns; until then its elements belong to the communicator. Failures of a peer, of the transport or of patience are
@@ -102,8 +95,6 @@ class Communicator {
   void wait(Ticket ticket);
   /// Waits for all that was started.
   void finish();
-
-  Traffic traffic() const;
 
  private:
   int rank_ = 0;

@@ -226,7 +226,6 @@ bool Engine::poll_arrivals(Operation& operation, std::vector<Arrival>& arrivals)
   for (Arrival& arrival : arrivals) {
     if (arrival.here || !transport_->ended(arrival.transfer)) continue;
     arrival.here = moved = true;
-    bytes_received_ += operation.part.bytes();
     if (operation.kind == Kind::kReduce && options_.order == Order::kArrival) {
       add(operation.part.dtype(), arrival.at, operation.part.data(), operation.part.numel());
     }
@@ -266,7 +265,6 @@ void Engine::pass_on(Operation& operation) {
 void Engine::send(Operation& operation, int to) {
   operation.sends.push_back(transport_->send({operation.part.data(), operation.part.bytes()}, to,
                                              tag_of(operation.kind, operation.tag)));
-  bytes_sent_ += operation.part.bytes();
 }
 
 void Engine::receive(Operation& operation, std::vector<Arrival>& arrivals, int from,
@@ -288,8 +286,6 @@ void Engine::exchange(std::span<const std::byte> out, int to, std::span<std::byt
     if (send_open && transport_->ended(sent)) send_open = false;
     if (send_open || receive_open) idle(receive_open ? from : to);
   }
-  bytes_sent_ += out.size();
-  bytes_received_ += in.size();
 }
 
 int Engine::waited_for(const Operation& operation) {
@@ -360,12 +356,10 @@ uint64_t Engine::start(Kind kind, const Tensor& part, int peer, int tag) {
 
 template <class Ready>
 void Engine::await(Ready ready) {
-  const Clock::time_point begin = Clock::now();
   caller_waits_ = true;
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return failure_ || ready(); });
   caller_waits_ = false;
-  seconds_waited_ += seconds_since(begin);
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -378,10 +372,5 @@ void Engine::finish() {
 }
 
 void Engine::run(Call call) { wait(push(Kind::kCall, {}, 0, 0, &call)); }
-
-Traffic Engine::traffic() const {
-  const std::lock_guard lock(mutex_);
-  return {bytes_sent_, bytes_received_, seconds_waited_};
-}
 
 }  // namespace athanor::comm

@@ -40,7 +40,6 @@ class Engine {
   void finish();
   /// Runs `call` in the engine's thread once all that was started has ended, and waits for it.
   void run(Call call);
-  Traffic traffic() const;
 
   /// Inside a call: sends and receives to the end.
   void exchange(std::span<const std::byte> out, int to, std::span<std::byte> in, int from);
@@ -112,11 +111,8 @@ class Engine {
   bool connected_ = false;
   bool closing_ = false;
   std::exception_ptr failure_;
-  double seconds_waited_ = 0;
 
   std::atomic<bool> caller_waits_{false};
-  std::atomic<uint64_t> bytes_sent_{0};
-  std::atomic<uint64_t> bytes_received_{0};
   std::chrono::steady_clock::time_point moved_;  ///< when something last moved
   int idle_rounds_ = 0;
   bool in_call_ = false;
