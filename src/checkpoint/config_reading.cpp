@@ -106,6 +106,15 @@ void read_common(const json& root, const std::string& where, model::ModelConfig&
   config.pad = token_member(root, "pad_token_id", config.vocab, where);
 }
 
+void require_valid(const model::ModelConfig& config, const model::GeometryKeys& keys,
+                   const std::string& where) {
+  try {
+    config.validate(keys);
+  } catch (const Error& error) {
+    throw data_error(where + ": " + error.what());
+  }
+}
+
 std::vector<int64_t> token_members(const json& root, const char* key, int64_t vocab,
                                    const std::string& where) {
   const auto found = root.find(key);

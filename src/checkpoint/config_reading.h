@@ -25,6 +25,9 @@ void require_only(const nlohmann::json& root, const char* key, const nlohmann::j
 /// What both layouts say under the same keys: activations, ties, biases, the ids of the special tokens, max_positions and
 /// initializer_range. `config.vocab` must be set.
 void read_common(const nlohmann::json& root, const std::string& where, model::ModelConfig& config);
+/// Throws kData naming `where` for a geometry that the equations exclude; `keys` are the file's.
+void require_valid(const model::ModelConfig& config, const model::GeometryKeys& keys,
+                   const std::string& where);
 /// The token ids under `key`, one or a list of them, each once; none where it is absent or null.
 std::vector<int64_t> token_members(const nlohmann::json& root, const char* key, int64_t vocab,
                                    const std::string& where);

@@ -253,11 +253,7 @@ model::ModelConfig parse_legacy_config(const json& root, const std::string& wher
   }
   read_windows(root, reader, where, config);
   read_common(root, where, config);
-  try {
-    config.validate(kKeys);
-  } catch (const Error& error) {
-    throw data_error(where + ": " + error.what());
-  }
+  require_valid(config, kKeys, where);
   return config;
 }
 

@@ -120,11 +120,7 @@ model::ModelConfig parse_native_config(const json& root, const std::string& wher
     config.sliding_window = size_member(root, "sliding_window", where);
   }
   read_common(root, where, config);
-  try {
-    config.validate(kKeys);
-  } catch (const Error& error) {
-    throw data_error(where + ": " + error.what());
-  }
+  require_valid(config, kKeys, where);
   return config;
 }
 
